@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+
+.PHONY: setup demo test test-all bench lint clean
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "bitfleet needs Python 3.11 or newer; found: $$($(PYTHON) --version). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/bitfleet demo --dest demo-run --force
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not long"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p .typing && ln -sfn "$(CURDIR)" .typing/bitfleet
+	MYPYPATH=.typing $(BIN)/mypy -p bitfleet
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) .typing demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

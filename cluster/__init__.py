@@ -1,0 +1,1 @@
+"""Where it runs: launching and connecting to Dask, tree reduction, worker checks."""

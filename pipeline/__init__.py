@@ -1,0 +1,1 @@
+"""What the user calls: job files, the round loop, estimators, evaluation, the report, the command line."""

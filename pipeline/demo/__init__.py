@@ -1,0 +1,1 @@
+"""Bundled demonstration data: 10,000 handwritten digits."""

@@ -1,0 +1,1 @@
+"""What is kept: datasets, codes, models, checkpoints, and ingestion of foreign formats."""

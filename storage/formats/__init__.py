@@ -1,0 +1,1 @@
+"""Foreign file formats, one reader a file."""

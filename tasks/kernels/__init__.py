@@ -1,0 +1,1 @@
+"""Fast kernels, each with its plain NumPy reference."""

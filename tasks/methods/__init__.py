@@ -1,0 +1,1 @@
+"""The hashing methods, one file each."""
