@@ -30,6 +30,6 @@ def leaf_rows(n_rows: int, n_features: int, min_leaves: int = 1) -> int:
 def plan_leaves(
     n_rows: int, n_features: int, *, min_leaves: int = 1, block_rows: int | None = None, fan_in: int = 8
 ) -> LeafPlan:
-    """Cut ``n_rows`` into leaves; ``block_rows`` overrides the rule and is then part of the run's identity."""
+    """Cut ``n_rows`` into leaves; ``block_rows`` overrides the rule, and a run records it."""
     rows = leaf_rows(n_rows, n_features, min_leaves) if block_rows is None else block_rows
     return LeafPlan(n_rows, rows, fan_in)

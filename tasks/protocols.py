@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-JSONScalar: TypeAlias = "None | bool | int | float | str"
+JSONScalar: TypeAlias = "bool | int | float | str | None"
 Arrays: TypeAlias = "Mapping[str, np.ndarray]"
 
 
