@@ -27,13 +27,13 @@ FORMS = ("map@N", "map_min@N", "precision@N", "recallK@R", "recall@R")
 _NAME = re.compile(r"(?P<kind>map|map_min|precision|recall(?P<neighbors>[1-9]\d*)?)@(?P<cutoff>[1-9]\d*)")
 
 _DEFINITIONS = {
-    "map": "mean over queries of the precision at each relevant item among the first {cutoff} retrieved, "
+    "map": "mean over queries of the precision at each relevant item among the {cutoff} retrieved, "
     "averaged over the relevant items retrieved; 0 where none is",
-    "map_min": "mean over queries of the precisions at each relevant item among the first {cutoff} retrieved, "
+    "map_min": "mean over queries of the precisions at each relevant item among the {cutoff} retrieved, "
     "summed and divided by min({cutoff}, relevant items in the database); 0 where none is",
     "precision": "mean over queries of the share of relevant items among the first {cutoff} retrieved",
-    "recall": "mean over queries of the share of the {neighbors} nearest rows by {distance} distance that are "
-    "among the first {cutoff} retrieved",
+    "recall": "mean over queries of the share of the {neighbors} nearest rows by {distance} distance that "
+    "are among the first {cutoff} retrieved",
 }
 
 
