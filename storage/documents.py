@@ -1,0 +1,123 @@
+"""JSON files and Zarr groups, read with limits and written durably, never over another.
+
+A document is untrusted: its size, depth, keys and numbers are bounded before anyone looks at its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import CorruptObject, DestinationExists, UnsafeObject
+from .paths import sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_JSON_BYTES = 2**20
+MAX_JSON_DEPTH = 64
+
+
+def write_group(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> None:
+    """Write a group's ``zarr.json`` durably and never over another: the commit marker of what it holds."""
+    path = Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    document = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    temporary = path / f".zarr.json.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        with temporary.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(temporary, path / "zarr.json")
+    except FileExistsError as error:
+        raise DestinationExists(f"{path} exists; choose another name or remove it") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path)
+
+
+def read_group(path: str | os.PathLike[str], *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Return the attributes of a Zarr format 3 group."""
+    path = Path(path)
+    meta = read_json(path / "zarr.json", max_bytes=max_bytes)
+    attributes = meta.get("attributes", {})
+    if meta.get("zarr_format") != 3 or meta.get("node_type") != "group" or not isinstance(attributes, dict):
+        raise UnsafeObject(f"{path}: expected a Zarr format 3 group with attributes")
+    return attributes
+
+
+def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises
+    ------
+    UnsafeObject
+        If it is a link, larger than ``max_bytes``, nested deeper than `MAX_JSON_DEPTH`, has a key twice, or
+        a number that is not finite.
+    CorruptObject
+        If it is absent or no JSON object.
+    """
+    path = Path(path)
+    if path.is_symlink():
+        raise UnsafeObject(f"{path}: a symbolic link is refused here")
+    if not path.is_file():
+        raise CorruptObject(f"{path}: this file is missing")
+    with path.open("rb") as stream:
+        text = stream.read(max_bytes + 1)
+    if len(text) > max_bytes:
+        raise UnsafeObject(f"{path}: expected at most {max_bytes:,} bytes of JSON")
+    return parse_json(text, str(path))
+
+
+def parse_json(text: bytes, where: str) -> dict[str, Any]:
+    """Return the JSON object in ``text``, with the checks of `read_json`."""
+    try:
+        value = json.loads(
+            text.decode("utf-8"),
+            object_pairs_hook=_no_duplicates,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
+        too_deep = _depth_exceeds(value, MAX_JSON_DEPTH)
+    except RecursionError:
+        too_deep = True
+    except UnsafeObject as error:
+        raise UnsafeObject(f"{where}: {error}") from None
+    except ValueError as error:
+        raise CorruptObject(f"{where}: no valid JSON ({error})") from error
+    if too_deep:
+        raise UnsafeObject(f"{where}: JSON is nested deeper than {MAX_JSON_DEPTH} levels")
+    if not isinstance(value, dict):
+        raise CorruptObject(f"{where}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise UnsafeObject("a key occurs twice in one JSON object")
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise UnsafeObject(f"the number {text} is not finite")
+    return value
+
+
+def _depth_exceeds(value: Any, limit: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            item
+            for container in level
+            if isinstance(container, dict | list)
+            for item in (container.values() if isinstance(container, dict) else container)
+        ]
+    return any(isinstance(item, dict | list) for item in level)

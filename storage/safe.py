@@ -1,0 +1,208 @@
+"""Reads and writes arrays, groups and JSON so that a file can be wrong or hostile without doing harm.
+
+Written: Zarr format 3, little-endian bytes, Zstandard, CRC-32C, every chunk (also of zeros), never over
+anything that exists.  Read: only what `metadata` has on its white-list, only if `chunks` finds every chunk,
+and no pickle anywhere.  Files are checked before Zarr opens them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from .chunks import check_chunks, require_chunks
+from .documents import MAX_JSON_BYTES, parse_json, read_group, read_json, write_group
+from .errors import CorruptObject, DestinationExists, StorageError
+from .metadata import ALLOWED, ArrayLayout, check_array_metadata
+from .paths import check_relative, resolve_inside, sync_folder, sync_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "ALLOWED",
+    "DEFAULT_MAX_BYTES",
+    "MAX_JSON_BYTES",
+    "CheckedArray",
+    "check_array",
+    "check_relative",
+    "create_array",
+    "decoding",
+    "open_array",
+    "parse_json",
+    "read_array",
+    "read_group",
+    "read_json",
+    "resolve_inside",
+    "sync_folder",
+    "sync_tree",
+    "write_array",
+    "write_group",
+]
+
+DEFAULT_MAX_BYTES = 2**32
+_TARGET_CHUNK_BYTES = 2**25
+
+
+@dataclass(frozen=True)
+class CheckedArray:
+    """A Zarr array whose metadata and chunk files have been checked, and the only door to its rows."""
+
+    path: Path
+    layout: ArrayLayout
+    zarr: zarr.Array
+
+    def rows(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Return the rows ``start <= row < stop`` as stored; `CorruptObject` if they cannot be decoded."""
+        stop = self.layout.shape[0] if stop is None else stop
+        with decoding(self.path):
+            rows = self.zarr[start:stop]
+        # after reading: a chunk that vanished meanwhile has been read as zeros
+        require_chunks(self.path, self.layout, start, stop)
+        return np.asarray(rows)
+
+
+def create_array(
+    path: str | os.PathLike[str],
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    *,
+    chunk_rows: int | None = None,
+    dimension_names: Sequence[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> zarr.Array:
+    """Create an array to be filled in whole row chunks; `DestinationExists` if anything is at ``path``.
+
+    A chunk holds ``chunk_rows`` rows with all of their elements; by default about 32 MiB.
+    """
+    path = Path(path)
+    if os.path.lexists(path):
+        raise DestinationExists(f"{path} exists; choose another name or remove it")
+    dtype = np.dtype(dtype)
+    if dtype.name not in ALLOWED:
+        raise TypeError(f"expected a bool, integer or floating dtype of at most 64 bits, got {dtype}")
+    shape = tuple(int(n) for n in shape)
+    row_bytes = max(1, math.prod(shape[1:]) * dtype.itemsize)
+    if chunk_rows is None:
+        chunk_rows = min(max(1, _TARGET_CHUNK_BYTES // row_bytes), max(shape[0], 1)) if shape else 1
+    return zarr.create_array(
+        str(path),
+        shape=shape,
+        chunks=(int(chunk_rows), *(max(n, 1) for n in shape[1:])) if shape else (),
+        dtype=dtype.newbyteorder("="),
+        compressors=(ZstdCodec(level=3), Crc32cCodec()),
+        filters=(),
+        fill_value=dtype.type(0),
+        dimension_names=None if dimension_names is None else list(dimension_names),
+        attributes=dict(attributes or {}),
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+
+
+def write_array(
+    path: str | os.PathLike[str],
+    array: np.ndarray,
+    *,
+    chunk_rows: int | None = None,
+    dimension_names: Sequence[str] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an array as a new Zarr array; `DestinationExists` if anything is at ``path``."""
+    array = np.asarray(array)
+    stored = create_array(
+        path,
+        array.shape,
+        array.dtype,
+        chunk_rows=chunk_rows,
+        dimension_names=dimension_names,
+        attributes=attributes,
+    )
+    stored[...] = array
+
+
+def open_array(
+    path: str | os.PathLike[str],
+    *,
+    dtypes: frozenset[str] = ALLOWED,
+    max_bytes: int | None = None,
+    foreign: bool = False,
+    fill: bool = False,
+) -> zarr.Array:
+    """Open an array read-only after checking its metadata and chunk files; parameters as `check_array`."""
+    return check_array(path, dtypes=dtypes, max_bytes=max_bytes, foreign=foreign, fill=fill).zarr
+
+
+def check_array(
+    path: str | os.PathLike[str],
+    *,
+    dtypes: frozenset[str] = ALLOWED,
+    max_bytes: int | None = None,
+    foreign: bool = False,
+    fill: bool = False,
+) -> CheckedArray:
+    """Check an array's metadata and chunk files, then open it.
+
+    Parameters
+    ----------
+    path : path
+    dtypes : set of str
+        Zarr data types that are accepted.
+    max_bytes : int, optional
+        The most that the whole array may take in memory; by default only its chunks are bounded.
+    foreign : bool
+        Accept what other programs write (see `metadata.check_array_metadata`).
+    fill : bool
+        Accept absent chunks, which are then read as fill values.
+
+    Raises
+    ------
+    UnsafeObject
+        If anything is not on the white-list.
+    CorruptObject
+        If metadata or chunks are absent or damaged.
+    """
+    path = Path(path)
+    meta = read_json(path / "zarr.json")
+    layout = check_array_metadata(meta, str(path), dtypes=dtypes, max_bytes=max_bytes, foreign=foreign)
+    check_chunks(path, layout, foreign=foreign, fill=fill)
+    with decoding(path):
+        array = zarr.open_array(str(path), mode="r", zarr_format=3)
+    if array.shape != layout.shape or array.dtype != layout.dtype:
+        raise CorruptObject(f"{path}: the metadata changed while it was read")
+    return CheckedArray(path, layout, array)
+
+
+def read_array(
+    path: str | os.PathLike[str],
+    *,
+    dtypes: frozenset[str] = ALLOWED,
+    max_bytes: int | None = DEFAULT_MAX_BYTES,
+) -> np.ndarray:
+    """Return a whole stored array; refuses more than ``max_bytes`` before anything is allocated."""
+    checked = check_array(path, dtypes=dtypes, max_bytes=max_bytes)
+    if checked.layout.shape:
+        return checked.rows()
+    with decoding(checked.path):
+        return np.asarray(checked.zarr[...])
+
+
+@contextlib.contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder raises about damaged bytes into `CorruptObject` naming the array."""
+    try:
+        yield
+    except (StorageError, MemoryError):
+        raise
+    except Exception as error:
+        raise CorruptObject(f"{path}: cannot be decoded ({error}); restore it from a copy") from error
