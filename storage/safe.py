@@ -71,6 +71,17 @@ class CheckedArray:
         require_chunks(self.path, self.layout, start, stop)
         return np.asarray(rows)
 
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows by number, in the order given; every chunk is decoded once."""
+        result = np.empty((len(rows), *self.layout.shape[1:]), self.layout.dtype)
+        order = np.argsort(rows, kind="stable")
+        chunk = np.asarray(rows)[order] // self.layout.chunks[0]
+        for places in np.split(order, np.flatnonzero(np.diff(chunk)) + 1):
+            if places.size:
+                first, last = int(rows[places[0]]), int(rows[places[-1]])
+                result[places] = self.rows(first, last + 1)[rows[places] - first]
+        return result
+
 
 def create_array(
     path: str | os.PathLike[str],
