@@ -1,0 +1,315 @@
+"""Small programs, readers and references that the cluster tests add up with.
+
+Test modules cannot be imported on workers: ``conftest.py`` loads this one by path and has it pickled by
+value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from bitfleet.tasks.protocols import Block, BlockPair, RoundState, RowIndices, RowRange
+
+
+def rows_of(start: int, stop: int, width: int = 3) -> np.ndarray:
+    """Rows whose float32 sums depend on the order of addition."""
+    index = np.arange(start, stop, dtype=np.float64)[:, None] * width + np.arange(width)
+    return (np.sin(index * 12.9898) * 10.0 ** (index % 7 - 3)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A reader that computes its rows; picklable in a few bytes and the same everywhere."""
+
+    n_rows: int
+    n_features: int = 3
+    dtype: str = "float32"
+    digest: str = "formula"
+
+    def read(self, address):
+        if isinstance(address, BlockPair):
+            return _Pair(self.read(address.left), self.read(address.right))
+        if isinstance(address, RowIndices):
+            rows = np.array(address.rows, dtype=np.int64)
+            vectors = np.concatenate([rows_of(row, row + 1, self.n_features) for row in rows])
+        else:
+            rows = np.arange(address.start, address.stop)
+            vectors = rows_of(address.start, address.stop, self.n_features)
+        vectors.flags.writeable = False
+        return Block(rows, vectors)
+
+
+@dataclass(frozen=True)
+class CountedFormula(Formula):
+    """Leaves one file for every read."""
+
+    folder: str = ""
+
+    def read(self, address):
+        (Path(self.folder) / f"{address.start}-{os.getpid()}-{time.monotonic_ns()}").touch()
+        return super().read(address)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    left: Block
+    right: Block
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A reader that carries its rows, which must not enter a graph when they are many."""
+
+    vectors: np.ndarray
+
+    @property
+    def n_rows(self):
+        return len(self.vectors)
+
+    @property
+    def n_features(self):
+        return self.vectors.shape[1]
+
+    dtype: str = "float32"
+
+    def read(self, address):
+        return Block(np.arange(address.start, address.stop), self.vectors[address.start : address.stop])
+
+
+@dataclass(frozen=True)
+class Held:
+    """A reference that holds its state itself."""
+
+    state: RoundState
+    key: str = "held"
+
+    def load(self):
+        return self.state
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A reference to a file, which records every load."""
+
+    folder: str
+    key: str
+
+    @classmethod
+    def write(cls, folder: Path, **arrays: np.ndarray) -> Stored:
+        np.savez(folder / "state.npz", **arrays)
+        digest = hashlib.sha256((folder / "state.npz").read_bytes()).hexdigest()
+        return cls(str(folder), digest)
+
+    def load(self):
+        folder = Path(self.folder)
+        (folder / f"load-{os.getpid()}-{time.monotonic_ns()}").touch()
+        with np.load(folder / "state.npz") as stored:
+            return RoundState(4, {name: stored[name] for name in stored.files}, {"seed": 1})
+
+
+class _Sum:
+    """Sums in float32, in place wherever the contract allows it."""
+
+    sequential = False
+
+    def __init__(self, width=3, scale=1.0, delays=False):
+        self.width, self.scale, self.delays = width, np.float32(scale), delays
+
+    def init(self):
+        return {"sum": np.zeros(self.width, np.float32), "count": np.zeros(1, np.int64)}
+
+    def update(self, state, block):
+        self._sleep(int(block.rows[0]) if len(block.rows) else 0)
+        for row in block.vectors:
+            state["sum"] += row * self.scale
+        state["count"] += len(block.rows)
+        return state
+
+    def merge(self, left, right):
+        self._sleep(int(left["count"][0]))
+        left["sum"] *= np.float32(1.0000001)  # neither commutative nor associative
+        left["sum"] += right["sum"]
+        left["count"] += right["count"]
+        right["sum"][:] = np.nan  # the contract lets merge reuse the memory of both
+        right["count"][:] = -1
+        return left
+
+    def finalize(self, state):
+        return {**state, "mean": state["sum"] / np.float32(max(1, state["count"][0]))}
+
+    def _sleep(self, token):
+        if self.delays:
+            digest = hashlib.sha256(f"{token}{os.getpid()}{time.monotonic_ns()}".encode()).digest()
+            time.sleep(digest[0] / 255 * 0.03)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The program of `_Sum`; ``delays`` makes tasks finish in random order."""
+
+    delays: bool = False
+
+    def accumulator(self, state):
+        return _Sum(scale=state.arrays["scale"][0] if "scale" in state.arrays else 1.0, delays=self.delays)
+
+
+class _Spell:
+    """Writes down the tree itself: which leaves were merged, in which order."""
+
+    def init(self):
+        return {"text": np.array("")}
+
+    def update(self, state, block):
+        return {"text": np.array(f"{state['text']}{block.rows[0]}")}
+
+    def merge(self, left, right):
+        return {"text": np.array(f"({left['text']} {right['text']})")}
+
+    def finalize(self, state):
+        return state
+
+
+@dataclass(frozen=True)
+class Spell:
+    def accumulator(self, state):
+        return _Spell()
+
+
+class _Chain:
+    """A recurrence that has no merge."""
+
+    sequential = True
+
+    def init(self):
+        return {"value": np.full(1, 0.5)}
+
+    def update(self, state, block):
+        for row in block.rows:
+            state["value"] *= 3.7 * (1 - state["value"])
+            state["value"] += 1e-9 * (row % 5)
+        return state
+
+    def finalize(self, state):
+        return state
+
+
+@dataclass(frozen=True)
+class Chain:
+    def accumulator(self, state):
+        return _Chain()
+
+
+class UserError(Exception):
+    """What a method might raise."""
+
+
+class _Fails(_Sum):
+    def update(self, state, block):
+        raise UserError(f"no such rows: {block.rows[0]}")
+
+
+@dataclass(frozen=True)
+class Fails:
+    def accumulator(self, state):
+        return _Fails()
+
+
+class _MutatesState(_Sum):
+    def __init__(self, state):
+        super().__init__()
+        state.arrays["scale"][0] = 7
+
+
+@dataclass(frozen=True)
+class MutatesState:
+    def accumulator(self, state):
+        return _MutatesState(state)
+
+
+class _Slow(_Sum):
+    """Announces the processes that work on it, and takes its time."""
+
+    def __init__(self, folder, seconds):
+        super().__init__()
+        self.folder, self.seconds = Path(folder), seconds
+
+    def update(self, state, block):
+        (self.folder / f"pid-{os.getpid()}").touch()
+        time.sleep(self.seconds)
+        return super().update(state, block)
+
+
+@dataclass(frozen=True)
+class Slow:
+    folder: str
+    seconds: float = 0.1
+
+    def accumulator(self, state):
+        return _Slow(self.folder, self.seconds)
+
+
+class _Deadly(_Sum):
+    def update(self, state, block):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """Kills every worker that tries it."""
+
+    def accumulator(self, state):
+        return _Deadly()
+
+
+class _BlasThreads(_Sum):
+    def update(self, state, block):
+        import threadpoolctl
+
+        threads = [
+            pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"
+        ]
+        return {"sum": np.array(threads), "count": np.zeros(1)}
+
+    def finalize(self, state):
+        return {"threads": state["sum"]}
+
+
+@dataclass(frozen=True)
+class BlasThreads:
+    def accumulator(self, state):
+        return _BlasThreads()
+
+
+@dataclass(frozen=True)
+class Describe:
+    """A map function: what it saw, with a random delay."""
+
+    delays: bool = False
+
+    def __call__(self, state, block):
+        if self.delays:
+            time.sleep((hash((os.getpid(), int(block.rows[0]))) % 30) / 1000)
+        return {"start": int(block.rows[0]), "sum": float(block.vectors.sum()), "round": state.round}
+
+
+EMPTY = Held(RoundState(0))
+
+
+@dataclass(frozen=True)
+class Bulky:
+    """A program that carries too much."""
+
+    payload: bytes = field(default_factory=lambda: os.urandom(2_000_000))
+
+    def accumulator(self, state):
+        return _Sum()
+
+
+def leaves(n_leaves: int, rows: int = 4) -> list[RowRange]:
+    return [RowRange(i * rows, (i + 1) * rows) for i in range(n_leaves)]
