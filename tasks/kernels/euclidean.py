@@ -1,0 +1,45 @@
+"""Squared Euclidean distances of chosen pairs, in float64 and in a fixed order of summation.
+
+A distance is a function of its two rows alone, whatever block they were read in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._numba import loops
+
+
+def pair_distances(
+    queries: np.ndarray, vectors: np.ndarray, query_rows: np.ndarray, vector_rows: np.ndarray
+) -> np.ndarray:
+    """Return the squared distance of each listed pair, features added from first to last.
+
+    Parameters
+    ----------
+    queries : ndarray of float, shape (q, d)
+    vectors : ndarray of float, shape (m, d)
+    query_rows, vector_rows : ndarray of int64, shape (p,)
+        The pairs.
+
+    Returns
+    -------
+    ndarray of float64, shape (p,)
+    """
+    if loops() is None:
+        return pair_distances_reference(queries, vectors, query_rows, vector_rows)
+    from . import compiled_search
+
+    return compiled_search.pair_distances(queries, vectors, query_rows, vector_rows)
+
+
+def pair_distances_reference(
+    queries: np.ndarray, vectors: np.ndarray, query_rows: np.ndarray, vector_rows: np.ndarray
+) -> np.ndarray:
+    """Return what `pair_distances` returns, bit for bit, one feature at a time."""
+    total = np.zeros(len(query_rows), np.float64)
+    for j in range(queries.shape[1]):
+        left = queries[query_rows, j].astype(np.float64)
+        difference = left - vectors[vector_rows, j].astype(np.float64)
+        total += difference * difference
+    return total

@@ -1,0 +1,282 @@
+"""Exact nearest rows, block by block: what an executor adds up to find the k nearest of a whole dataset.
+
+The sum of two blocks is the k best of both, ordered by (distance, tie, row number).  With a seed, *tie* is a
+random number addressed by (seed, row number): equal distances are then ordered at random, but in the same way
+for every block size, worker count and run.  Without a seed it is zero, and the smaller row number goes first.
+
+Queries travel in the round state (``query_codes`` or ``query_vectors``), never in the program itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import numpy as np
+
+from .kernels.euclidean import pair_distances
+from .kernels.hamming import as_words, nearest_codes
+from .kernels.ranked import merge_ranked
+from .random import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .protocols import Block, Method, RoundState
+
+TopK = dict[str, np.ndarray]
+
+_SCREEN = 1 << 22  # query-row pairs screened at once
+
+
+@dataclass(frozen=True)
+class NearestCodes:
+    """Find the rows whose codes are nearest to ``state.arrays["query_codes"]`` by Hamming distance.
+
+    The summary holds ``distance`` int32 and ``id`` int64, both of shape (q, min(k, n)), best first.
+
+    Attributes
+    ----------
+    k : int
+    seed : int or None
+        Orders equal distances; None: by row number.
+    method : Method or None
+        Encodes the blocks with the encoder in the state.  None: blocks hold packed codes already.
+    """
+
+    k: int
+    seed: int | None = None
+    method: Method | None = None
+
+    def accumulator(self, state: RoundState) -> NearestCodesAccumulator:
+        """Build the accumulator from the queries (and the encoder) in ``state``."""
+        encode = None if self.method is None else self.method.encoder(state).encode
+        return NearestCodesAccumulator(state.arrays["query_codes"], self.k, self.seed, encode)
+
+
+@dataclass(frozen=True)
+class NearestVectors:
+    """Find the rows nearest to ``state.arrays["query_vectors"]`` by Euclidean or cosine distance.
+
+    The summary holds ``distance`` float64 (squared; between unit vectors for cosine) and ``id`` int64, both
+    of shape (q, min(k, n)), nearest first.
+
+    Attributes
+    ----------
+    k : int
+    seed : int or None
+        Orders equal distances; None: by row number.
+    metric : str
+        ``"euclidean"`` or ``"cosine"``.
+    """
+
+    k: int
+    seed: int | None = None
+    metric: str = "euclidean"
+
+    METRICS: ClassVar[tuple[str, ...]] = ("euclidean", "cosine")
+
+    def __post_init__(self) -> None:
+        if self.metric not in self.METRICS:
+            raise ValueError(f"expected a metric among {', '.join(self.METRICS)}, got {self.metric!r}")
+
+    def accumulator(self, state: RoundState) -> NearestVectorsAccumulator:
+        """Build the accumulator from the queries in ``state``."""
+        return NearestVectorsAccumulator(state.arrays["query_vectors"], self.k, self.seed, self.metric)
+
+
+class _Nearest:
+    """The monoid of ranked lists; a subclass ranks the rows of one block."""
+
+    sequential: ClassVar[bool] = False
+    dtype: ClassVar[type[np.generic]]
+
+    def __init__(self, n_queries: int, k: int, seed: int | None) -> None:
+        if k < 1:
+            raise ValueError(f"expected k >= 1, got {k}")
+        self.n_queries, self.k, self.seed = n_queries, k, seed
+
+    def init(self) -> TopK:
+        """Return empty lists."""
+        shape = (self.n_queries, 0)
+        return {
+            "distance": np.empty(shape, self.dtype),
+            "tie": np.empty(shape, np.uint32),
+            "id": np.empty(shape, np.int64),
+        }
+
+    def update(self, state: TopK, block: Block) -> TopK:
+        """Add the rows of one block."""
+        return self.merge(state, self._rank(block)) if len(block.rows) else state
+
+    def merge(self, left: TopK, right: TopK) -> TopK:
+        """Keep the k best of both; the order of the sides does not matter."""
+        n_left, n_right = left["id"].shape[1], right["id"].shape[1]
+        if not n_left or not n_right:
+            return left if n_left else right
+        sides = [(side["distance"], side["tie"], side["id"]) for side in (left, right)]
+        distance, tie, ids = merge_ranked(sides[0], sides[1], min(self.k, n_left + n_right))
+        return {"distance": distance, "tie": tie, "id": ids}
+
+    def finalize(self, state: TopK) -> TopK:
+        """Return distances and row numbers, best first."""
+        return {"distance": state["distance"], "id": state["id"]}
+
+    def _rank(self, block: Block) -> TopK:
+        raise NotImplementedError
+
+
+class NearestCodesAccumulator(_Nearest):
+    """The k nearest codes to each query.
+
+    Parameters
+    ----------
+    query_codes : ndarray of uint8, shape (q, n_bytes)
+    k, seed
+        As in `NearestCodes`.
+    encode : callable, optional
+        Turns a block's vectors into packed codes; without it they are packed codes.
+    """
+
+    dtype = np.int32
+
+    def __init__(
+        self,
+        query_codes: np.ndarray,
+        k: int,
+        seed: int | None,
+        encode: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(len(query_codes), k, seed)
+        self._n_bytes = query_codes.shape[1]
+        self._words = as_words(query_codes)
+        self._encode = encode
+
+    def _rank(self, block: Block) -> TopK:
+        codes = block.vectors if self._encode is None else self._encode(block.vectors)
+        if codes.dtype != np.uint8 or codes.shape[1] != self._n_bytes:
+            raise ValueError(
+                f"expected packed codes of {self._n_bytes} bytes as the queries have, got {codes.dtype} "
+                f"rows of {codes.shape[1]}: encode both with the same model"
+            )
+        ties = tie_keys(self.seed, block.rows)
+        order = np.lexsort((block.rows, ties))
+        distance, places = nearest_codes(self._words, as_words(codes[order]), min(self.k, len(order)))
+        chosen = order[places]
+        return {"distance": distance, "tie": ties[chosen], "id": block.rows[chosen]}
+
+
+class NearestVectorsAccumulator(_Nearest):
+    """The k nearest vectors to each query.
+
+    Rows are screened with float32 distances and a proven error bound; what may be among the k nearest gets
+    its distance in float64, features added in order.  The lists are thus the same for every block size.
+
+    Parameters
+    ----------
+    query_vectors : ndarray of float, shape (q, d)
+    k, seed, metric
+        As in `NearestVectors`.
+    """
+
+    dtype = np.float64
+
+    def __init__(
+        self, query_vectors: np.ndarray, k: int, seed: int | None, metric: str = "euclidean"
+    ) -> None:
+        super().__init__(len(query_vectors), k, seed)
+        self._prepare = _unit_rows if metric == "cosine" else _unchanged
+        self._queries = self._prepare(query_vectors)
+        # distances do not change when all is shifted, but rounding errors of the screening do
+        self._shift = query_vectors.dtype.type(0) if not len(query_vectors) else self._queries.mean(axis=0)
+        self._screen_queries = _shifted(self._queries, self._shift)
+
+    def _rank(self, block: Block) -> TopK:
+        if block.vectors.shape[1] != self._queries.shape[1]:
+            raise ValueError(
+                f"expected rows of {self._queries.shape[1]} features as the queries have, "
+                f"got {block.vectors.shape[1]}"
+            )
+        vectors = self._prepare(block.vectors)
+        k = min(self.k, len(vectors))
+        query_rows, rows = self._candidates(_shifted(vectors, self._shift), k)
+        distance = pair_distances(self._queries, vectors, query_rows, rows)
+        ties = tie_keys(self.seed, block.rows)
+        order = np.lexsort((block.rows[rows], ties[rows], distance, query_rows))
+        starts = np.searchsorted(query_rows[order], np.arange(self.n_queries))
+        best = order[starts[:, None] + np.arange(k)]
+        return {"distance": distance[best], "tie": ties[rows[best]], "id": block.rows[rows[best]]}
+
+    def _candidates(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return (query, row) pairs that hold every query's k nearest rows, and few others."""
+        step = max(1, _SCREEN // len(vectors))
+        found = []
+        for start in range(0, self.n_queries, step):
+            query_rows, rows = np.nonzero(_screen(self._screen_queries[start : start + step], vectors, k))
+            found.append((query_rows + start, rows))
+        return np.concatenate([q for q, _ in found]), np.concatenate([r for _, r in found])
+
+
+def tie_keys(seed: int | None, rows: np.ndarray) -> np.ndarray:
+    """Return a random uint32 for each row number: a function of the seed and the number alone.
+
+    It is the upper half of word ``row`` of the stream addressed by ``(seed, "ties")``.
+
+    Parameters
+    ----------
+    seed : int or None
+        None gives zeros.
+    rows : ndarray of int64, shape (m,)
+
+    Returns
+    -------
+    ndarray of uint32, shape (m,)
+    """
+    if seed is None or not len(rows):
+        return np.zeros(len(rows), np.uint32)
+    first, last = int(rows.min()), int(rows.max())
+    bits = cast("np.random.Philox", stream(seed, "ties").bit_generator)
+    bits.advance(first // 4)  # Philox counts in steps of four words
+    words = bits.random_raw(last - first // 4 * 4 + 1)
+    return (words >> np.uint64(32)).astype(np.uint32)[rows - first // 4 * 4]
+
+
+def _screen(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
+    """Return which rows may be among the k nearest, shape (q, m).
+
+    With u = 2⁻²⁴ and rows of d features, a float32 squared distance in the form ‖x‖² + ‖y‖² − 2x·y, of rows
+    themselves rounded once, is off by less than (d + 8)·u·(‖x‖ + ‖y‖)²; the sums below round a few times
+    more.  The constant covers underflow; what overflows becomes NaN or infinite, and stays in.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        query_norms, norms = (np.einsum("ij,ij->i", a, a) for a in (queries, vectors))
+        distance = queries @ vectors.T
+        distance *= -2
+        distance += norms
+        distance += query_norms[:, None]
+        bound = np.sqrt(norms) + np.sqrt(query_norms)[:, None]
+        bound *= bound
+        bound *= np.float32(1.1 * (queries.shape[1] + 16) * 2.0**-24)
+        bound += np.float32(1e-30)
+        distance += bound  # no true distance is larger
+        limit = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
+        bound *= 2
+        distance -= bound  # no true distance is smaller
+        return ~(distance > limit)
+
+
+def _shifted(vectors: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(vectors - shift, dtype=np.float32)
+
+
+def _unchanged(vectors: np.ndarray) -> np.ndarray:
+    return vectors
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Return rows of length one in float64 (zero rows stay zero), each a function of itself alone."""
+    everything = np.arange(len(vectors))
+    squares = pair_distances(np.zeros_like(vectors[:1]), vectors, np.zeros_like(everything), everything)
+    lengths = np.sqrt(squares)
+    return vectors / np.where(lengths > 0, lengths, 1.0)[:, None]
