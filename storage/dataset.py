@@ -11,13 +11,15 @@ import numpy as np
 
 from .digest import DataDigest, json_digest
 from .errors import CorruptObject, DataRefused, UnsafeObject
-from .readers import MAX_GROUP_BYTES, DatasetReader, memory_dtype, stored_arrays
+from .readers import LABEL_DTYPES, MAX_GROUP_BYTES, DatasetReader, memory_dtype, stored_array
 from .safe import read_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray
+
+    from .safe import CheckedArray
 
 FORMAT_VERSION = 1
 OUR_ATTRIBUTES = frozenset({"bitfleet_format", "format_version", "digest", "has_labels", "label_names"})
@@ -58,11 +60,11 @@ class Dataset:
         """Return the vectors of the rows ``start <= row < stop`` in their stored dtype."""
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} are not within a dataset of {self.n_rows} rows")
-        return stored_arrays(self.path, self.digest)[0].rows(start, stop)
+        return self._vectors().rows(start, stop)
 
     def labels(self) -> np.ndarray:
         """Return all labels, int64, shape (n,); `DataRefused` if there are none."""
-        labels = stored_arrays(self.path, self.digest)[1]
+        labels = self._labels()
         if labels is None:
             raise DataRefused(f"{self.path} has no labels; ingest it again with labels=...")
         return labels.rows()
@@ -83,12 +85,12 @@ class Dataset:
         """Open it, lazily, as an `xarray.Dataset` with ``vectors`` and ``label``."""
         import xarray
 
-        stored_arrays(self.path, self.digest)
+        self._vectors(), self._labels()  # checked before xarray looks at them
         return xarray.open_zarr(str(self.path), consolidated=False, chunks=None)
 
     def verify(self) -> None:
         """Read every row and compare with the digest; `CorruptObject` if the content is another."""
-        vectors, labels = stored_arrays(self.path, self.digest)
+        vectors, labels = self._vectors(), self._labels()
         digests = ContentDigest(vectors.layout.dtype, self.n_features, self.has_labels)
         for start in range(0, self.n_rows, self.chunk_rows):
             stop = min(start + self.chunk_rows, self.n_rows)
@@ -96,6 +98,12 @@ class Dataset:
         found = digests.hexdigest(self.label_names)
         if found != self.digest:
             raise CorruptObject(f"{self.path}: expected digest {self.digest}, the content has {found}")
+
+    def _vectors(self) -> CheckedArray:
+        return stored_array(self.path, self.digest, "vectors")
+
+    def _labels(self) -> CheckedArray | None:
+        return stored_array(self.path, self.digest, "label", LABEL_DTYPES) if self.has_labels else None
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Dataset:
@@ -118,7 +126,10 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
             raise CorruptObject(f"{path}: unfinished, its writer did not end; remove it and ingest again")
         raise DataRefused(f"{path}: this folder is no dataset; make one with `bitfleet ingest`")
     attributes = _check_attributes(read_group(path, max_bytes=MAX_GROUP_BYTES), path)
-    vectors, labels = stored_arrays(path, attributes["digest"])
+    vectors = stored_array(path, attributes["digest"], "vectors")
+    labels = None
+    if attributes["has_labels"]:
+        labels = stored_array(path, attributes["digest"], "label", LABEL_DTYPES)
     layout = vectors.layout
     if len(layout.shape) != 2 or layout.chunks[1] != max(layout.shape[1], 1):
         raise UnsafeObject(

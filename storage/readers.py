@@ -62,15 +62,16 @@ class DatasetReader:
         """Return the block at an address (``start, stop`` or ``rows``), or two for ``left, right``."""
         if hasattr(address, "left"):
             return self.read(address.left), self.read(address.right)
-        vectors, labels = stored_arrays(self.path, self.digest)
+        vectors = stored_array(self.path, self.digest, "vectors")
+        labels = stored_array(self.path, self.digest, "label", LABEL_DTYPES) if self.has_labels else None
         if hasattr(address, "rows"):
-            rows = _row_numbers(address.rows, self.n_rows)
+            rows = row_numbers(address.rows, self.n_rows)
             return StoredBlock(
                 rows,
                 in_memory(vectors.take(rows), self.dtype),
                 None if labels is None else labels.take(rows),
             )
-        start, stop = _row_range(address, self.n_rows)
+        start, stop = row_range(address, self.n_rows)
         return StoredBlock(
             np.arange(start, stop, dtype=np.int64),
             in_memory(vectors.rows(start, stop), self.dtype),
@@ -119,10 +120,10 @@ class ArrayReader:
         if hasattr(address, "left"):
             return self.read(address.left), self.read(address.right)
         if hasattr(address, "rows"):
-            rows = _row_numbers(address.rows, self.n_rows)
+            rows = row_numbers(address.rows, self.n_rows)
             where: Any = rows
         else:
-            start, stop = _row_range(address, self.n_rows)
+            start, stop = row_range(address, self.n_rows)
             rows, where = np.arange(start, stop, dtype=np.int64), slice(start, stop)
         labels = None if self.labels is None else self.labels[where].astype(np.int64)
         return StoredBlock(rows, in_memory(self.vectors[where], self.dtype), labels)
@@ -149,41 +150,47 @@ def check_vectors_dtype(dtype: np.dtype, where: str) -> None:
         )
 
 
-def stored_arrays(path: str | os.PathLike[str], digest: str) -> tuple[CheckedArray, CheckedArray | None]:
-    """Return a dataset's checked ``vectors`` and ``label``; opened once per process and content."""
-    marker = Path(path) / "zarr.json"
+def stored_array(
+    path: str | os.PathLike[str], digest: str, name: str, dtypes: frozenset[str] = ALLOWED
+) -> CheckedArray:
+    """Return a checked array of the finished group with this digest; opened once per process and content.
+
+    Raises
+    ------
+    CorruptObject
+        If the group is gone, unfinished or damaged, or another one has taken its place.
+    UnsafeObject
+        If reading it would need anything outside the white-list.
+    """
     try:
-        stat = marker.stat()
-    except FileNotFoundError:
-        raise CorruptObject(f"{path}: the dataset is gone or unfinished") from None
-    return _open_arrays(str(path), digest, (stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        stat = (Path(path) / "zarr.json").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CorruptObject(f"{path}: gone or unfinished, its zarr.json is missing") from None
+    return _open(str(path), digest, name, dtypes, (stat.st_mtime_ns, stat.st_ino, stat.st_size))
 
 
-@functools.lru_cache(maxsize=16)
-def _open_arrays(
-    path: str, digest: str, version: tuple[int, int, int]
-) -> tuple[CheckedArray, CheckedArray | None]:
-    attributes = read_group(path, max_bytes=MAX_GROUP_BYTES)
-    found = attributes.get("digest")
+@functools.lru_cache(maxsize=32)
+def _open(
+    path: str, digest: str, name: str, dtypes: frozenset[str], version: tuple[int, int, int]
+) -> CheckedArray:
+    found = read_group(path, max_bytes=MAX_GROUP_BYTES).get("digest")
     if found != digest:
         raise CorruptObject(
-            f"{path}: expected the dataset with digest {digest[:12]}, another is there ({found!s:.12})"
+            f"{path}: expected the content with digest {digest[:12]}, another is there ({found!s:.12})"
         )
-    vectors = check_array(resolve_inside(path, "vectors"))
-    labels = None
-    if attributes.get("has_labels"):
-        labels = check_array(resolve_inside(path, "label"), dtypes=LABEL_DTYPES)
-    return vectors, labels
+    return check_array(resolve_inside(path, name), dtypes=dtypes)
 
 
-def _row_range(address: Any, n_rows: int) -> tuple[int, int]:
+def row_range(address: Any, n_rows: int) -> tuple[int, int]:
+    """Return ``start, stop`` of an address; `IndexError` if it is not within ``n_rows`` rows."""
     start, stop = int(address.start), int(address.stop)
     if not 0 <= start <= stop <= n_rows:
         raise IndexError(f"rows {start} to {stop} are not within a dataset of {n_rows} rows")
     return start, stop
 
 
-def _row_numbers(rows: Any, n_rows: int) -> np.ndarray:
+def row_numbers(rows: Any, n_rows: int) -> np.ndarray:
+    """Return row numbers as int64; `IndexError` if one is not within ``n_rows`` rows."""
     numbers = np.asarray(rows, dtype=np.int64).reshape(-1)
     outside = numbers[(numbers < 0) | (numbers >= n_rows)]
     if outside.size:
