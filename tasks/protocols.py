@@ -119,12 +119,17 @@ class RoundState:
     """Everything a resume needs after round ``round``, and nothing else.
 
     ``scalars`` are JSON values (finite floats); what a person wants to follow (``objective``, ``loss``) is
-    a scalar too, since every round's scalars are kept for good.
+    a scalar too, since every round's scalars are kept for good.  Arrays are made C-contiguous: so they are
+    read back, and BLAS gives other bits for other layouts.
     """
 
     round: int
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     scalars: Mapping[str, JSONScalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arrays = {name: np.asarray(array, order="C") for name, array in self.arrays.items()}
+        object.__setattr__(self, "arrays", arrays)
 
 
 class Accumulator(Protocol):

@@ -1,0 +1,137 @@
+"""What happened in a run, one JSON object a line, and the sign of life of its driver.
+
+Neither is part of the run's state: damaged or deleted they cost a picture of the past, nothing else.  So
+reading passes over what is torn, and failing to write is a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from .errors import StorageError
+from .manifest import now
+from .objects import LocalObjects
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+logger = logging.getLogger("bitfleet.storage")
+
+RUN_STARTED = "run_started"
+RUN_FINISHED = "run_finished"
+RUN_FAILED = "run_failed"
+RUN_INTERRUPTED = "run_interrupted"
+
+HEARTBEAT = "heartbeat.json"
+HEARTBEAT_INTERVAL = 10.0
+INTERRUPTED_AFTER = 60.0
+
+
+class EventLog:
+    """An append-only file of events.
+
+    ``status`` understands the kinds `RUN_STARTED`, `RUN_FINISHED`, `RUN_FAILED` (with ``error``) and
+    `RUN_INTERRUPTED`, and a field ``rounds`` of any event; other kinds and fields are the caller's.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def append(self, kind: str, **fields: Any) -> None:
+        """Append one event with the present time; fields are JSON values."""
+        line = json.dumps({"time": now(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
+        try:
+            with open(self.path, "a+b", buffering=0) as file:
+                if _is_torn(file):
+                    line = b"\n" + line  # a driver died in the middle of a line: do not add to it
+                file.write(line)  # one write, so that two drivers' lines do not mix
+        except OSError as error:
+            logger.warning("event %r is not recorded in %s: %s", kind, self.path, error)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all events in order; lines that are no event are passed over."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [event for line in lines if (event := _parse(line)) is not None]
+
+
+class Heartbeat:
+    """While entered, renews ``heartbeat.json`` of a run so that others see that its driver lives.
+
+    Parameters
+    ----------
+    run : path
+        The run's folder.
+    interval : float
+        Seconds between beats.
+    """
+
+    def __init__(self, run: str | os.PathLike[str], interval: float = HEARTBEAT_INTERVAL) -> None:
+        self._store = LocalObjects(run)
+        self._interval = interval
+        self._id = uuid.uuid4().hex
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="bitfleet-heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        try:
+            if json.loads(self._store.read(HEARTBEAT))["id"] == self._id:  # else another driver's
+                self._store.delete(HEARTBEAT)
+        except (OSError, StorageError, ValueError, LookupError, TypeError) as failure:
+            logger.debug("the heartbeat was not removed: %s", failure)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval):
+            self._write()
+
+    def _write(self) -> None:
+        beat = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "time": now()}
+        try:
+            self._store.put(HEARTBEAT, json.dumps(beat).encode())
+        except (OSError, StorageError) as failure:
+            logger.debug("the heartbeat was not renewed: %s", failure)
+
+
+def heartbeat_age(run: str | os.PathLike[str]) -> float | None:
+    """Return the seconds since the last sign of life of a run's driver, None if there is none."""
+    try:
+        return max(0.0, time.time() - (Path(run) / HEARTBEAT).stat().st_mtime)
+    except OSError:
+        return None
+
+
+def _is_torn(file: BinaryIO) -> bool:
+    if file.seek(0, os.SEEK_END) == 0:
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None

@@ -1,0 +1,210 @@
+"""A run's folder: its configuration, its committed rounds, and what can be said of it from outside.
+
+::
+
+    config.json       what the run is; written once, before anything else
+    manifests/        one file per committed round, kept for good
+    objects/          the arrays of the newest rounds
+    events.jsonl      what happened, for people; heartbeat.json says that a driver is alive
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .checkpoints import MIN_KEEP, Checkpoints
+from .digest import json_digest
+from .errors import CorruptObject, DestinationExists, IdentityMismatch, StorageError
+from .events import INTERRUPTED_AFTER, EventLog, heartbeat_age
+from .faults import NO_FAULTS, Faults
+from .files import make_folder
+from .identity import as_json, describe, differences
+from .manifest import FOLDER, Manifest, manifest_rounds
+from .objects import LocalObjects
+from .rounds import read_manifest
+from .safe import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG = "config.json"
+FORMAT_VERSION = 1
+_MAX_CONFIG_BYTES = 2**20
+_ENDS = {"run_finished": "finished", "run_failed": "failed", "run_interrupted": "interrupted"}
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run's folder with its configuration read.
+
+    Attributes
+    ----------
+    path : Path
+        Absolute.
+    config : dict
+        The run's configuration, JSON values.
+    config_digest : str
+        SHA-256 of its canonical JSON.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    config_digest: str
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunDirectory:
+        """Make a run with this configuration, or open the one that has just this configuration.
+
+        Raises
+        ------
+        IdentityMismatch
+            If a run with another configuration is there; names each field that differs.
+        DestinationExists
+            If ``path`` is a file.
+        CorruptObject
+            If a ``config.json`` is there that cannot be believed.
+        """
+        folder = Path(os.path.abspath(path))
+        if folder.exists() and not folder.is_dir():
+            raise DestinationExists(f"{folder} is a file; a run needs a folder of its own")
+        wanted = as_json(config)
+        make_folder(folder)
+        if LocalObjects(folder).create(CONFIG, _text(wanted)):
+            return cls(folder, wanted, json_digest(wanted))
+        there = cls.open(folder)
+        found = list(differences(there.config, wanted))
+        if found:
+            raise IdentityMismatch(
+                f"{folder} is a run with another configuration:\n{describe(found)}\n"
+                "choose another run directory, or resume with the stored configuration"
+            )
+        return there
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """Open the run at ``path``.
+
+        Raises
+        ------
+        CorruptObject
+            If its ``config.json`` is missing or has changed.
+        """
+        folder = Path(os.path.abspath(path))
+        if not (folder / CONFIG).exists():
+            raise CorruptObject(f"{folder / CONFIG} is missing: there is no run there, or it is damaged")
+        data = LocalObjects(folder).read(CONFIG, _MAX_CONFIG_BYTES)
+        where = str(folder / CONFIG)
+        document = parse_json(data, where)
+        config = document.get("config")
+        if not isinstance(config, dict) or data != _text(config, document.get("format_version")):
+            raise CorruptObject(f"{where} has changed since it was written: its own digest does not fit")
+        if document["format_version"] != FORMAT_VERSION:
+            raise StorageError(
+                f"{where} has format version {document['format_version']!r}, this bitfleet reads "
+                f"{FORMAT_VERSION}; use the version that wrote it or a newer one"
+            )
+        return cls(folder, config, json_digest(config))
+
+    @staticmethod
+    def exists(path: str | os.PathLike[str]) -> bool:
+        """Tell whether there is a run at ``path``: a configuration, whole or damaged."""
+        return (Path(path) / CONFIG).exists()
+
+    def checkpoints(
+        self,
+        identity: Mapping[str, Any],
+        *,
+        faults: Faults = NO_FAULTS,
+        allow_environment_change: bool = False,
+        keep: int = MIN_KEEP,
+    ) -> Checkpoints:
+        """Return the run's committed rounds; parameters as `Checkpoints`."""
+        return Checkpoints(
+            LocalObjects(self.path, faults),
+            str(self.path),
+            self.config_digest,
+            identity,
+            faults=faults,
+            allow_environment_change=allow_environment_change,
+            keep=keep,
+        )
+
+    def events(self) -> EventLog:
+        """Return the run's event log."""
+        return EventLog(self.path / "events.jsonl")
+
+
+def status(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what can be told of a run from outside; never raises for damage.
+
+    Returns
+    -------
+    dict
+        ``state``: "finished", "failed" or "interrupted" as the last event says, "running" as long as a
+        driver that has not said so gives a sign of life; ``round``: newest committed round or None;
+        ``rounds``: their total if an event told it; ``rate``: rounds per second between the newest two;
+        ``metrics``: numbers among the newest round's scalars; ``error``: of a failed run;
+        ``heartbeat_age``: seconds or None.
+    """
+    folder = Path(path)
+    events = EventLog(folder / "events.jsonl").read()
+    age = heartbeat_age(folder)
+    lives = [event for event in events if event["kind"] == "run_started" or event["kind"] in _ENDS]
+    last = lives[-1] if lives else {"kind": "run_interrupted"}
+    state = _ENDS.get(last["kind"]) or _alive(age)
+    newest = _newest_manifests(LocalObjects(folder))
+    totals = [event["rounds"] for event in events if isinstance(event.get("rounds"), int)]
+    return {
+        "state": state,
+        "round": newest[-1].round if newest else None,
+        "rounds": totals[-1] if totals else None,
+        "rate": _rate(newest),
+        "metrics": _numbers(newest[-1].scalars) if newest else {},
+        "error": last.get("error") if state == "failed" else None,
+        "heartbeat_age": age,
+    }
+
+
+def _text(config: Mapping[str, Any], version: Any = FORMAT_VERSION) -> bytes:
+    content = {"format_version": version, "config": config}
+    document = {**content, "sha256": json_digest(content)}
+    return (json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _alive(age: float | None) -> str:
+    return "running" if age is not None and age < INTERRUPTED_AFTER else "interrupted"
+
+
+def _newest_manifests(store: LocalObjects) -> list[Manifest]:
+    """Return the newest two manifests as far as they can be read."""
+    found = []
+    for number in manifest_rounds(store.list(FOLDER))[-2:]:
+        try:
+            found.append(read_manifest(store, number))
+        except StorageError:
+            continue
+    return found
+
+
+def _rate(newest: list[Manifest]) -> float | None:
+    if len(newest) < 2:
+        return None
+    try:
+        before, after = (datetime.fromisoformat(manifest.committed_at) for manifest in newest)
+    except ValueError:
+        return None
+    seconds = (after - before).total_seconds()
+    return 1.0 / seconds if seconds > 0 else None
+
+
+def _numbers(scalars: Mapping[str, Any]) -> dict[str, int | float]:
+    return {
+        name: value
+        for name, value in scalars.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
