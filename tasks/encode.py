@@ -1,0 +1,219 @@
+"""From vectors to codes by a linear map, such that a code is a function of its row alone.
+
+The score of row x for bit j is ``s_j = (x - mean) · P_j``, in float64 and in the fixed order of
+`kernels.exact`; bit j of a dense code is ``s_j >= 0``, and a sparse code has its ones at the
+``n_active`` largest scores, smallest index first among equals. Computing all scores like that would be
+slow, and a fast matrix product rounds differently for each shape of the batch. So the product runs in
+float32, and whatever its rounding could decide is computed again exactly.
+
+The bound. Let ``c = x - mean`` in float64, u = 2⁻²⁴ and F_j the float32 result. Rounding c and P to
+float32 costs a factor (1 + u) each, a float32 dot of d products in any order at most ``γ_d = d u / (1 -
+d u)``, the float64 score itself far less than u, hence::
+
+    |F_j - s_j|  <=  γ_(d+16) Σ_k |c_k| |P_kj|  <=  γ_(d+16) ‖c‖ ‖P_j‖
+
+Rows and columns are first brought to ordinary size by powers of two, which change no sign and no order;
+gradual or flushed underflow (2⁻¹²⁶ a term) then disappears in the 16, and nothing overflows. If ``P = V
+W`` goes through few dimensions, the product runs as ``(c V) W``; then d + r takes the place of d and
+``‖ |V| |W_j| ‖`` that of ‖P_j‖.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .kernels.exact import exact_scores, padded_width
+from .kernels.pack import pack_active, pack_bits
+from .kernels.wta import between, bracket, choose
+
+TILE_ROWS = 256
+_SLACK = 16
+_FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
+_ORDINARY = 2.0**100  # squared lengths within [1/_ORDINARY, _ORDINARY] need no scaling
+
+
+class ProjectionEncoder:
+    """Encode rows by the signs or the largest entries of ``(x - mean) @ projection``.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (d,)
+        Subtracted from every row; zeros for none.
+    projection : ndarray, shape (d, b)
+        One column per bit, kept as float64.
+    n_active : int, optional
+        Ones per code; None for dense codes (one sign bit per column).
+    factors : pair of ndarrays, shapes (d, r) and (r, b), optional
+        Factors with ``projection = factors[0] @ factors[1]`` up to rounding; only speed depends on them.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a number is not finite, or not 1 <= n_active < b.
+    """
+
+    def __init__(
+        self,
+        mean: np.ndarray,
+        projection: np.ndarray,
+        n_active: int | None = None,
+        *,
+        factors: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        self.mean = np.ascontiguousarray(mean, dtype=np.float64)
+        self.projection = np.ascontiguousarray(projection, dtype=np.float64)
+        if self.projection.ndim != 2 or 0 in self.projection.shape:
+            raise ValueError(f"expected a projection of shape (d, n_bits), got {self.projection.shape}")
+        self.n_features, self.n_bits = self.projection.shape
+        if self.mean.shape != (self.n_features,):
+            raise ValueError(f"expected a mean of shape ({self.n_features},), got {self.mean.shape}")
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.projection).all()):
+            raise ValueError("expected finite numbers in mean and projection, got NaN or infinity")
+        if n_active is not None and not 1 <= n_active < self.n_bits:
+            raise ValueError(f"expected 1 <= n_active < n_bits = {self.n_bits}, got n_active={n_active}")
+        self.n_active = n_active
+        self.factors = factors
+        self._plan = _plan(self.projection, factors, per_column=n_active is None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.mean, self.projection, self.n_active, self.factors)
+
+    def encode(self, vectors: np.ndarray) -> np.ndarray:
+        """Return packed codes.
+
+        Parameters
+        ----------
+        vectors : ndarray, shape (m, d)
+            Real numbers of any type; all but integers beyond 2**53 and extended precision are taken exactly.
+
+        Returns
+        -------
+        ndarray of uint8, shape (m, ceil(n_bits / 8))
+            Least significant bit first, padding bits zero.
+
+        Raises
+        ------
+        ValueError
+            If the shape is wrong or a row holds NaN, infinity or numbers that overflow float64.
+        """
+        if self.n_active is not None:
+            return pack_active(self.active(vectors), self.n_bits)
+        vectors = self._check(vectors)
+        packed = np.empty((len(vectors), -(-self.n_bits // 8)), np.uint8)
+        for start in range(0, len(vectors), TILE_ROWS):
+            stop = start + TILE_ROWS
+            packed[start:stop] = pack_bits(self._signs(self._centre(vectors, start, stop)))
+        return packed
+
+    def active(self, vectors: np.ndarray) -> np.ndarray:
+        """Return where the ones of sparse codes are, int32, shape (m, n_active), ascending."""
+        if self.n_active is None:
+            raise ValueError("dense codes have no list of active bits; use encode")
+        vectors = self._check(vectors)
+        active = np.empty((len(vectors), self.n_active), np.int32)
+        for start in range(0, len(vectors), TILE_ROWS):
+            stop = start + TILE_ROWS
+            active[start:stop] = self._winners(self._centre(vectors, start, stop), self.n_active)
+        return active
+
+    def _check(self, vectors: np.ndarray) -> np.ndarray:
+        vectors = np.asarray(vectors)
+        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
+            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
+        if vectors.dtype.kind not in "buif":
+            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
+        return vectors
+
+    def _centre(self, vectors: np.ndarray, start: int, stop: int) -> _Tile:
+        """Subtract the mean in float64, measure each row, and bring extreme rows to ordinary size."""
+        rows = vectors[start:stop]
+        padded = np.zeros((len(rows), self._plan.columns.shape[1]))
+        centred = padded[:, : self.n_features]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(rows, self.mean, out=centred, dtype=np.float64, casting="unsafe")
+            squares = np.einsum("ij,ij->i", centred, centred)
+        extreme = np.flatnonzero(~((squares >= 1 / _ORDINARY) & (squares <= _ORDINARY)))
+        if len(extreme):
+            largest = np.abs(centred[extreme]).max(axis=1)
+            if not np.isfinite(largest).all():
+                row = start + int(extreme[~np.isfinite(largest)][0])
+                raise ValueError(
+                    f"expected finite vectors, but row {row} holds NaN, infinity or too large a number"
+                )
+            exponents = np.frexp(largest)[1]
+            centred[extreme] = np.ldexp(centred[extreme], -exponents[:, None])
+            squares[extreme] = np.einsum("ij,ij->i", centred[extreme], centred[extreme])
+        return _Tile(padded, centred, np.sqrt(squares))
+
+    def _fast_scores(self, tile: _Tile) -> np.ndarray:
+        scores = tile.centred.astype(self._plan.matrices[0].dtype)
+        for matrix in self._plan.matrices:
+            scores = scores @ matrix
+        return scores
+
+    def _signs(self, tile: _Tile) -> np.ndarray:
+        scores = self._fast_scores(tile)
+        bits = scores >= 0
+        limits = tile.lengths[:, None] * (self._plan.relative_error * self._plan.lengths)
+        rows, columns = np.nonzero(np.abs(scores) < limits)
+        bits[rows, columns] = exact_scores(tile.padded, self._plan.columns, rows, columns) >= 0
+        return bits
+
+    def _winners(self, tile: _Tile, n_active: int) -> np.ndarray:
+        scores = self._fast_scores(tile)
+        errors = tile.lengths * (self._plan.relative_error * self._plan.lengths.max())
+        last_in, first_out = bracket(scores, n_active).T
+        low, high = last_in - 2 * errors, first_out + 2 * errors
+        rows, columns = between(scores, low, high)
+        exact = exact_scores(tile.padded, self._plan.columns, rows, columns)
+        return choose(scores, high, rows, columns, exact, n_active)
+
+
+class _Tile(NamedTuple):
+    padded: np.ndarray  # (m, width) float64, centred rows and zeros up to whole lanes
+    centred: np.ndarray  # (m, d), the view without the zeros
+    lengths: np.ndarray  # (m,) Euclidean lengths
+
+
+class _Plan(NamedTuple):
+    columns: np.ndarray  # (b, width) float64, the scaled projection, one contiguous zero-padded row per bit
+    matrices: tuple[np.ndarray, ...]  # factors of the fast product
+    lengths: np.ndarray  # (b,) bounds ‖P_j‖ or ‖ |V| |W_j| ‖
+    relative_error: float
+
+
+def _plan(
+    projection: np.ndarray, factors: tuple[np.ndarray, np.ndarray] | None, *, per_column: bool
+) -> _Plan:
+    """Scale the projection by powers of two and prepare the fast product and its error bound."""
+    n_features, n_bits = projection.shape
+    largest = np.abs(projection).max(axis=0)
+    exponents = np.frexp(largest if per_column else np.full(n_bits, largest.max()))[1]
+    scaled = np.ldexp(projection, -exponents)
+    columns = np.zeros((n_bits, padded_width(n_features)))
+    columns[:, :n_features] = scaled.T
+    terms = n_features
+    if factors is None or factors[1].shape[0] * (n_features + n_bits) >= n_features * n_bits:
+        matrices: tuple[np.ndarray, ...] = (scaled,)
+        lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
+    else:
+        first = np.asarray(factors[0], dtype=np.float64)
+        second = np.ldexp(np.asarray(factors[1], dtype=np.float64), -exponents)
+        matrices = (first, second)
+        lengths = np.linalg.norm(np.abs(first) @ np.abs(second), axis=0)
+        terms += first.shape[1]
+    single = terms <= _FLOAT32_FEATURES
+    matrices = tuple(np.ascontiguousarray(m, np.float32 if single else np.float64) for m in matrices)
+    roundings = (terms + _SLACK) * (2.0**-24 if single else 2.0**-52)
+    return _Plan(columns, matrices, lengths, roundings / (1 - roundings) * (1 + 2.0**-20))
+
+
+def _rebuild(
+    mean: np.ndarray,
+    projection: np.ndarray,
+    n_active: int | None,
+    factors: tuple[np.ndarray, np.ndarray] | None,
+) -> ProjectionEncoder:
+    return ProjectionEncoder(mean, projection, n_active, factors=factors)

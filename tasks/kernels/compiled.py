@@ -1,0 +1,251 @@
+"""The numba loops behind this folder's public functions; import them through ``_numba.loops()``.
+
+All loops are in this one file, because numba notices a change of the file that holds a cached function
+but not of a file that it calls into. Sums that decide bits run without fastmath, in the order that the
+NumPy references use.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ._numba import jit
+
+
+@jit(inline="always")
+def _count_above(values, threshold):  # type: ignore[no-untyped-def]
+    count = np.int32(0)
+    for j in range(values.shape[0]):
+        count += np.int32(values[j] > threshold)
+    return count
+
+
+@jit(fastmath={"reassoc", "nsz"})
+def _guess(values, fraction_z):  # type: ignore[no-untyped-def]
+    """Mean + z standard deviations, minimum and maximum: where to start looking, so order is free."""
+    total = values[0] * 0
+    square = values[0] * 0
+    low = values[0]
+    high = values[0]
+    for j in range(values.shape[0]):
+        v = values[j]
+        total += v
+        square += v * v
+        low = min(low, v)
+        high = max(high, v)
+    mean = total / values.shape[0]
+    spread = math.sqrt(max(square / values.shape[0] - mean * mean, 0.0))
+    return mean + fraction_z * spread, low, high
+
+
+@jit
+def _search_threshold(values, n_active, z, probes):  # type: ignore[no-untyped-def]
+    """Find t with ``count = #{values > t} <= n_active``, equal where 40 probes suffice.
+
+    Each probe is one vectorised pass; interpolation of the tail's logarithm alternates with bisection.
+    `probes` is one element of scratch of the scores' own type, so that comparisons stay in that type.
+    """
+    guess, low, high = _guess(values, z)
+    above_low = 0  # not known to be more than n_active until a probe has said so
+    above_high = 0
+    probes[0] = guess
+    for k in range(40):
+        t = probes[0]
+        if not (low < t < high):
+            probes[0] = 0.5 * low + 0.5 * high
+            t = probes[0]
+            if not (low < t < high):
+                break
+        count = _count_above(values, t)
+        if count == n_active:
+            return t, count
+        if count > n_active:
+            low = t
+            above_low = count
+        else:
+            high = t
+            above_high = count
+        if k % 2 == 0 and above_high > 0 and above_low > 0:
+            share = math.log(above_low / n_active) / math.log(above_low / above_high)
+            probes[0] = low + share * (high - low)
+        else:
+            probes[0] = 0.5 * low + 0.5 * high
+    return high, _count_above(values, high)
+
+
+@jit
+def _settle(values, n_active, t, count):  # type: ignore[no-untyped-def]
+    """Walk down distinct values from t; return (value, above): `above` entries exceed `value`, the rest tie.
+
+    ``above < n_active <= above + #{values == value}`` on return.
+    """
+    below = t
+    inclusive = True
+    above = count
+    while True:
+        best = -np.inf
+        for j in range(values.shape[0]):
+            v = values[j]
+            if v > best and (v < below or (inclusive and v == below)):
+                best = v
+        tied = 0
+        for j in range(values.shape[0]):
+            tied += values[j] == best
+        if above + tied >= n_active:
+            return best, above
+        above += tied
+        below = best
+        inclusive = False
+
+
+@jit
+def top_active(scores, n_active, z, out):  # type: ignore[no-untyped-def]
+    """Indices of the n_active largest entries per row, ascending; ties to the smallest index."""
+    n_bits = scores.shape[1]
+    buffer = np.empty(n_bits + 1, np.int32)
+    probes = np.empty(1, scores.dtype)
+    for i in range(scores.shape[0]):
+        values = scores[i]
+        t, count = _search_threshold(values, n_active, z, probes)
+        filled = 0
+        if count == n_active:
+            for j in range(n_bits):
+                buffer[filled] = j
+                filled += values[j] > t
+        else:
+            value, above = _settle(values, n_active, t, count)
+            ties = n_active - above
+            for j in range(n_bits):
+                if values[j] > value:
+                    buffer[filled] = j
+                    filled += 1
+                elif values[j] == value and ties > 0:
+                    buffer[filled] = j
+                    filled += 1
+                    ties -= 1
+        for k in range(n_active):
+            out[i, k] = buffer[k]
+
+
+@jit
+def bracket(scores, n_active, z, out):  # type: ignore[no-untyped-def]
+    """The n_active-th and the next largest value of each row, as float64; requires n_active < n_bits."""
+    n_bits = scores.shape[1]
+    probes = np.empty(1, scores.dtype)
+    for i in range(scores.shape[0]):
+        values = scores[i]
+        t, count = _search_threshold(values, n_active, z, probes)
+        least = np.inf
+        if count == n_active:
+            for j in range(n_bits):
+                if values[j] > t:
+                    least = min(least, values[j])
+            above = count
+            floor = t
+            ties_beyond = False
+        else:
+            value, above = _settle(values, n_active, t, count)
+            tied = 0
+            for j in range(n_bits):
+                tied += values[j] == value
+            least = value
+            floor = value
+            ties_beyond = above + tied > n_active
+        following = -np.inf
+        if ties_beyond:
+            following = least
+        else:
+            for j in range(n_bits):
+                if values[j] < least and values[j] <= floor:
+                    following = max(following, values[j])
+        out[i, 0] = least
+        out[i, 1] = following
+
+
+@jit
+def count_between(scores, low, high, out):  # type: ignore[no-untyped-def]
+    """How many entries of each row lie in [low, high]."""
+    for i in range(scores.shape[0]):
+        count = 0
+        for j in range(scores.shape[1]):
+            count += (scores[i, j] >= low[i]) and (scores[i, j] <= high[i])
+        out[i] = count
+
+
+@jit
+def fill_between(scores, low, high, rows, columns):  # type: ignore[no-untyped-def]
+    """Write the (row, column) of these entries, row by row, columns ascending."""
+    k = 0
+    for i in range(scores.shape[0]):
+        if low[i] > high[i]:
+            continue
+        for j in range(scores.shape[1]):
+            if scores[i, j] >= low[i] and scores[i, j] <= high[i]:
+                rows[k] = i
+                columns[k] = j
+                k += 1
+
+
+@jit
+def choose(scores, high, offsets, columns, exact, n_active, out):  # type: ignore[no-untyped-def]
+    """Entries above `high`, then the best candidates by exact score until n_active are chosen."""
+    chosen = np.empty(scores.shape[1], np.bool_)
+    for i in range(scores.shape[0]):
+        first, last = offsets[i], offsets[i + 1]
+        sure = _count_above(scores[i], high[i])
+        chosen[: last - first] = False
+        for _ in range(n_active - sure):
+            best = -1
+            for k in range(first, last):
+                if not chosen[k - first] and (best < 0 or exact[k] > exact[best]):
+                    best = k
+            chosen[best - first] = True
+        filled = 0
+        k = first
+        for j in range(scores.shape[1]):
+            candidate = k < last and columns[k] == j
+            if scores[i, j] > high[i] or (candidate and chosen[k - first]):
+                out[i, filled] = j
+                filled += 1
+            k += candidate
+
+
+@jit
+def exact_scores(rows_matrix, columns_matrix, rows, columns, out):  # type: ignore[no-untyped-def]
+    """Dot products in eight interleaved lanes; the width is a multiple of eight."""
+    width = rows_matrix.shape[1]
+    for p in range(rows.shape[0]):
+        x = rows_matrix[rows[p]]
+        w = columns_matrix[columns[p]]
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+        for k in range(0, width, 8):
+            a0 += x[k] * w[k]
+            a1 += x[k + 1] * w[k + 1]
+            a2 += x[k + 2] * w[k + 2]
+            a3 += x[k + 3] * w[k + 3]
+            a4 += x[k + 4] * w[k + 4]
+            a5 += x[k + 5] * w[k + 5]
+            a6 += x[k + 6] * w[k + 6]
+            a7 += x[k + 7] * w[k + 7]
+        out[p] = ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))
+
+
+@jit
+def add_rows(total, active, vectors):  # type: ignore[no-untyped-def]
+    """total[j] += vectors[i] for each j active in row i, rows in order, in float64."""
+    for i in range(active.shape[0]):
+        for k in range(active.shape[1]):
+            j = active[i, k]
+            for c in range(vectors.shape[1]):
+                total[j, c] += vectors[i, c]
+
+
+@jit
+def pack_active(active, out):  # type: ignore[no-untyped-def]
+    """Set bit j of row i for each j in active[i], least significant bit first."""
+    for i in range(active.shape[0]):
+        for k in range(active.shape[1]):
+            j = active[i, k]
+            out[i, j >> 3] |= np.uint8(1 << (j & 7))

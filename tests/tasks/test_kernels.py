@@ -1,0 +1,152 @@
+"""Each kernel against its plain NumPy reference, bit for bit, and the references against brute force."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from bitfleet.tasks.kernels import accumulate, exact, pack, wta
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+# few distinct values, so that ties are everywhere; zeros of both signs; tiny and huge
+VALUES = [0.0, -0.0, 1.0, -1.0, 1.0 + 2.0**-23, 2.0, 3.5, -2.0, 1e-38, -1e-38, 1e-45, 1e30, -1e30]
+
+
+@st.composite
+def score_blocks(draw: st.DrawFn) -> tuple[np.ndarray, int]:
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    shape = (draw(st.integers(0, 5)), draw(st.integers(2, 40)))
+    elements = st.sampled_from([float(np.float32(v)) for v in VALUES])
+    tied = draw(hnp.arrays(dtype, shape, elements=elements))
+    smooth = np.random.default_rng(draw(st.integers(0, 2**32))).normal(size=shape).astype(dtype)
+    return draw(st.sampled_from([tied, smooth])), draw(st.integers(1, shape[1] - 1))
+
+
+def brute_force(row: np.ndarray, n_active: int) -> list[int]:
+    return sorted(sorted(range(len(row)), key=lambda j: (-row[j], j))[:n_active])
+
+
+@settings(max_examples=200, deadline=None)
+@given(score_blocks())
+def test_winners(case: tuple[np.ndarray, int]) -> None:
+    scores, n_active = case
+    expected = [brute_force(row, n_active) for row in scores]
+    np.testing.assert_array_equal(wta.top_active_reference(scores, n_active).tolist(), expected)
+    np.testing.assert_array_equal(wta.top_active(scores, n_active).tolist(), expected)
+    everyone = wta.top_active(scores, scores.shape[1])
+    np.testing.assert_array_equal(everyone, np.tile(np.arange(scores.shape[1]), (len(scores), 1)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(score_blocks())
+def test_bracket(case: tuple[np.ndarray, int]) -> None:
+    scores, n_active = case
+    expected = [[sorted(row)[-n_active], sorted(row)[-n_active - 1]] for row in scores.astype(float)]
+    np.testing.assert_array_equal(wta.bracket_reference(scores, n_active), np.reshape(expected, (-1, 2)))
+    np.testing.assert_array_equal(wta.bracket(scores, n_active), np.reshape(expected, (-1, 2)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(score_blocks(), st.integers(0, 2**32))
+def test_candidates_and_choice(case: tuple[np.ndarray, int], seed: int) -> None:
+    scores, n_active = case
+    rng = np.random.default_rng(seed)
+    margins = rng.choice([0.0, 0.5, 1e31], size=len(scores))
+    last_in, first_out = wta.bracket_reference(scores, n_active).T
+    low, high = last_in - margins, first_out + margins
+    rows, columns = wta.between(scores, low, high)
+    for ours, plain in zip((rows, columns), wta.between_reference(scores, low, high), strict=True):
+        np.testing.assert_array_equal(ours, plain)
+    decided = rng.integers(-2, 3, size=len(rows)).astype(np.float64)
+    chosen = wta.choose(scores, high, rows, columns, decided, n_active)
+    np.testing.assert_array_equal(
+        chosen, wta.choose_reference(scores, high, rows, columns, decided, n_active)
+    )
+    settled = np.where(scores > high[:, None], np.inf, -np.inf)
+    settled[rows, columns] = decided
+    assert chosen.tolist() == [brute_force(row, n_active) for row in settled]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 6), st.integers(1, 30), st.integers(1, 9), st.integers(0, 2**32))
+def test_accumulation_adds_in_row_order(m: int, b: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_active = int(rng.integers(1, b + 1))
+    active = np.sort(
+        rng.permuted(np.tile(np.arange(b, dtype=np.int32), (m, 1)), axis=1)[:, :n_active], axis=1
+    )
+    vectors = (rng.normal(size=(m, r)) * 10.0 ** rng.integers(-9, 9, (m, r))).astype(rng.choice(["f4", "f8"]))
+    start = rng.normal(size=(b, r))
+    expected = start.tolist()
+    for i in range(m):
+        for j in active[i]:
+            for c in range(r):
+                expected[j][c] += float(vectors[i, c])
+    for add in (accumulate.add_rows, accumulate.add_rows_reference):
+        total = start.copy()
+        add(total, active, vectors)
+        assert total.tolist() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 50), st.integers(0, 2**32))
+def test_scores_add_in_the_stated_order(d: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, w = np.zeros((2, 3, exact.padded_width(d)))
+    x[:, :d], w[:, :d] = rng.normal(size=(2, 3, d)) * 10.0 ** rng.integers(-9, 9, (2, 3, d))
+    rows, columns = rng.integers(0, 3, (2, 20))
+    lanes = [[0.0] * 8 for _ in rows]
+    for p, (i, j) in enumerate(zip(rows, columns, strict=True)):
+        for k in range(d):
+            lanes[p][k % 8] += float(x[i, k]) * float(w[j, k])
+    expected = [((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])) for a in lanes]
+    assert exact.exact_scores(x, w, rows, columns).tolist() == expected
+    assert exact.exact_scores_reference(x, w, rows, columns).tolist() == expected
+
+
+@given(st.integers(0, 5), st.integers(1, 40), st.integers(0, 2**32))
+def test_packing(m: int, b: int, seed: int) -> None:
+    bits = np.random.default_rng(seed).integers(0, 2, (m, b), dtype=np.uint8)
+    packed = pack.pack_bits(bits)
+    assert packed.shape == (m, (b + 7) // 8)
+    values = [int.from_bytes(code.tobytes(), "little") for code in packed]
+    assert values == [sum(int(bit) << j for j, bit in enumerate(row)) for row in bits]
+    np.testing.assert_array_equal(pack.unpack_bits(packed, b), bits)
+
+
+def test_packing_of_index_lists() -> None:
+    active = np.array([[0, 9], [7, 8], [3, 10]], np.int32)
+    expected = [[1, 2], [128, 1], [8, 4]]
+    assert pack.pack_active(active, 11).tolist() == expected
+    assert pack.pack_active_reference(active, 11).tolist() == expected
+
+
+def test_a_wrong_width_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 2 bytes"):
+        pack.unpack_bits(np.zeros((1, 3), np.uint8), 9)
+
+
+def test_without_numba_the_references_run_after_one_warning() -> None:
+    script = """
+import sys, warnings
+sys.modules["numba"] = None
+import numpy as np
+from bitfleet.tasks.kernels import _numba, wta
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        active = wta.top_active(np.array([[3.0, 1.0, 2.0]]), 2)
+print(active.tolist(), _numba.engine(), len(caught), "NumPy kernels" in str(caught[0].message))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "[[0, 2]] numpy 1 True"
+
+
+def test_importing_the_kernels_does_not_import_numba() -> None:
+    script = "import sys, bitfleet.tasks.encode; print('numba' in sys.modules, 'scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
