@@ -1,3 +1,103 @@
-"""bitfleet: learn compact binary codes for vector collections too large for one machine."""
+"""bitfleet: learn compact binary codes for vector collections too large for one machine.
+
+::
+
+    import bitfleet as bf
+
+    est = bf.POSH(n_bits=1024, n_active=32, random_state=0).fit(X)
+    codes = est.encode(X)                                # packed, one row of bytes per row of X
+
+    bf.ingest("vectors.npy", "vectors.zarr")             # or out of core, distributed and resumable:
+    model = bf.train("vectors.zarr", "runs/a", "posh", scheduler="local", n_bits=1024)
+    bf.encode(model, "vectors.zarr", "codes.zarr", scheduler="local")
+
+Names are imported when they are first used, so ``import bitfleet`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
+    from .pipeline.api import encode, ingest, open_dataset, resume, train
+    from .pipeline.errors import ConfigError
+    from .pipeline.estimators import ITQ, LSH, POSH, FruitFly
+    from .pipeline.evaluate import evaluate
+    from .pipeline.model import Model, load
+    from .storage.codes import Codes, open_codes
+    from .storage.datasets import Dataset
+    from .storage.errors import (
+        CorruptObject,
+        DataRefused,
+        DestinationExists,
+        IdentityMismatch,
+        ManifestConflict,
+        StorageError,
+        UnsafeObject,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ITQ",
+    "LSH",
+    "POSH",
+    "ClusterError",
+    "ClusterLost",
+    "Codes",
+    "ConfigError",
+    "CorruptObject",
+    "DataRefused",
+    "Dataset",
+    "DestinationExists",
+    "EnvironmentMismatch",
+    "FruitFly",
+    "IdentityMismatch",
+    "ManifestConflict",
+    "Model",
+    "StorageError",
+    "UnsafeObject",
+    "encode",
+    "evaluate",
+    "ingest",
+    "load",
+    "open_codes",
+    "open_dataset",
+    "resume",
+    "train",
+]
+
+_HOME = {
+    ".pipeline.estimators": ("ITQ", "LSH", "POSH", "FruitFly"),
+    ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
+    ".pipeline.evaluate": ("evaluate",),
+    ".pipeline.model": ("Model", "load"),
+    ".pipeline.errors": ("ConfigError",),
+    ".storage.codes": ("Codes", "open_codes"),
+    ".storage.datasets": ("Dataset",),
+    ".storage.errors": (
+        "CorruptObject",
+        "DataRefused",
+        "DestinationExists",
+        "IdentityMismatch",
+        "ManifestConflict",
+        "StorageError",
+        "UnsafeObject",
+    ),
+    ".cluster.errors": ("ClusterError", "ClusterLost", "EnvironmentMismatch"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bitfleet' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

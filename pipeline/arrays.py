@@ -1,0 +1,233 @@
+"""Whatever a user calls "my vectors", as blocks: arrays of six kinds, data sets and paths of data sets.
+
+Rows are samples, columns are features.  In memory, vectors are float32, or float64 where the input is
+float64; a caller's array is never changed.  Arrays are recognised by what they are, without importing the
+libraries that they come from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..storage.dataset import ContentDigest
+from ..storage.datasets import ArrayReader, Dataset, DatasetWriter, open_dataset
+from ..storage.errors import CorruptObject, DataRefused, IdentityMismatch
+from ..tasks.leaves import base_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ..tasks.protocols import BlockReader
+
+#: Lazy arrays (dask, zarr, xarray) up to this size are simply loaded; larger ones are spooled to disk.
+LOAD_BYTES = 2**30
+
+Vectors: TypeAlias = Any  # ndarray | dask.array | zarr.Array | xarray.DataArray | DataFrame | Dataset | path
+
+
+def is_dask(vectors: Vectors) -> bool:
+    """Tell whether ``vectors`` is a dask array."""
+    return _named(vectors, "dask.array", "Array")
+
+
+def is_dataset(vectors: Vectors) -> bool:
+    """Tell whether ``vectors`` is a bitfleet data set or the path of one."""
+    return isinstance(vectors, Dataset | str | os.PathLike)
+
+
+def as_dataset(vectors: Vectors) -> Dataset:
+    """Return the data set that a path or data set stands for."""
+    return vectors if isinstance(vectors, Dataset) else open_dataset(vectors)
+
+
+def unwrap(vectors: Vectors) -> Vectors:
+    """Return the array inside a labelled container, samples first.
+
+    Of an ``xarray.Dataset`` the variable ``vectors`` is taken.  A ``DataArray`` with the dimensions
+    ``sample`` and ``feature`` is taken in that order, any other as it stands.
+    """
+    if _named(vectors, "xarray", "Dataset"):
+        if "vectors" not in vectors.data_vars:
+            raise TypeError(
+                f"expected a variable 'vectors', the xarray.Dataset has {list(vectors.data_vars)}"
+            )
+        vectors = vectors["vectors"]
+    if _named(vectors, "xarray", "DataArray"):
+        if set(vectors.dims) == {"sample", "feature"}:
+            vectors = vectors.transpose("sample", "feature")
+        return vectors if vectors.chunks is None else vectors.data
+    if _named(vectors, "pandas", "DataFrame"):
+        return vectors.to_numpy()
+    return vectors
+
+
+def is_lazy(vectors: Vectors) -> bool:
+    """Tell whether an unwrapped array is still on disk or to be computed."""
+    return is_dask(vectors) or _named(vectors, "zarr", "Array") or _named(vectors, "xarray", "DataArray")
+
+
+def memory_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the type that vectors of ``dtype`` have in memory: float64 for float64, else float32.
+
+    Raises
+    ------
+    TypeError
+        If ``dtype`` is not a real number type.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biuf":
+        raise TypeError(f"expected vectors of real numbers, got dtype {dtype}")
+    return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
+
+
+def check_shape(vectors: Vectors) -> None:
+    """Raise unless ``vectors`` has two dimensions, samples and features."""
+    ndim = getattr(vectors, "ndim", None)
+    if ndim != 2:
+        shape = getattr(vectors, "shape", None)
+        what = type(vectors).__name__ if ndim is None else f"{ndim} dimensions, shape {shape}"
+        raise ValueError(
+            f"expected vectors with two dimensions (samples, features), got {what}; "
+            "a single vector is x[None, :]"
+        )
+
+
+def load(vectors: Vectors) -> np.ndarray:
+    """Return an unwrapped array in memory, C-contiguous, float32 or float64, finite.
+
+    The result may share memory with the input; whoever uses it does not write to it.
+    """
+    if not hasattr(vectors, "dtype"):
+        vectors = np.asarray(vectors)
+    check_shape(vectors)
+    dtype = memory_dtype(vectors.dtype)
+    if not is_lazy(vectors):
+        return _finite(np.ascontiguousarray(vectors, dtype=dtype), first_row=0)
+    blocks = list(pieces(vectors))
+    if not blocks:
+        return np.empty((0, vectors.shape[1]), dtype)
+    return np.concatenate([block.astype(dtype, copy=False) for block in blocks])
+
+
+def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
+    """Yield an unwrapped array's rows in order, checked for NaN and infinity, at most ``rows`` at a time.
+
+    The source's type is kept, and never more than a few pieces are in memory.
+
+    Raises
+    ------
+    DataRefused
+        At the first piece that holds NaN or infinity; the message names the rows.
+    """
+    check_shape(vectors)
+    memory_dtype(vectors.dtype)
+    rows = base_rows(vectors.shape[1]) if rows is None else rows
+    start = 0
+    for block in _dask_blocks(vectors) if is_dask(vectors) else (vectors,):
+        for low in range(0, block.shape[0], rows):
+            piece = np.asarray(block[low : low + rows])
+            yield _finite(piece, first_row=start)
+            start += len(piece)
+
+
+def spool(vectors: Vectors, path: Path) -> Dataset:
+    """Write an unwrapped array to a data set at ``path`` and return it.
+
+    An unfinished data set there (of a spool that was killed) is replaced; a finished one must hold the same
+    vectors, which are then not written again.
+
+    Raises
+    ------
+    IdentityMismatch
+        If a finished data set of other vectors is at ``path``.
+    DataRefused
+        If a row holds NaN or infinity.
+    """
+    dtype = _stored_dtype(vectors.dtype)
+    if path.exists():
+        try:
+            return _unchanged(open_dataset(path), vectors)
+        except CorruptObject:
+            shutil.rmtree(path)
+    n_features = int(vectors.shape[1])
+    writer = DatasetWriter(path, n_features=n_features, dtype=dtype, attrs={"source": "array"})
+    try:
+        for piece in pieces(vectors):
+            writer.append(piece.astype(dtype, copy=False))
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def content_digest(vectors: Vectors) -> str:
+    """Return the digest that a data set of these vectors (unwrapped) would have."""
+    dtype = _stored_dtype(vectors.dtype)
+    found = ContentDigest(dtype, int(vectors.shape[1]), with_labels=False)
+    for piece in pieces(vectors):
+        found.update(piece.astype(dtype, copy=False), None)
+    return found.hexdigest()
+
+
+def make_reader(vectors: Vectors, scratch: Path) -> BlockReader:
+    """Return a reader for work in this process; large lazy arrays are spooled into ``scratch``."""
+    if is_dataset(vectors):
+        return as_dataset(vectors).reader()
+    vectors = unwrap(vectors)
+    if is_lazy(vectors) and _nbytes(vectors) > LOAD_BYTES:
+        return spool(vectors, scratch / "data.zarr").reader()
+    return ArrayReader(load(vectors))
+
+
+def _unchanged(dataset: Dataset, vectors: Vectors) -> Dataset:
+    """Return the data set if it holds exactly these vectors."""
+    if content_digest(vectors) != dataset.digest:
+        raise IdentityMismatch(
+            f"{dataset.path} holds other vectors than the ones given; choose another run directory"
+        )
+    return dataset
+
+
+def _dask_blocks(vectors: Any) -> Iterator[np.ndarray]:
+    """Compute a dask array's row blocks one after the other; chunk sizes may be unknown."""
+    if vectors.numblocks[1] > 1:
+        vectors = vectors.rechunk({1: -1})
+    for index in range(vectors.numblocks[0]):
+        yield np.asarray(vectors.blocks[index].compute())
+
+
+def _finite(block: np.ndarray, first_row: int) -> np.ndarray:
+    if block.dtype.kind == "f" and not np.isfinite(np.sum(block, dtype=np.float64)):
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if len(bad):  # a sum of finite float64 may overflow
+            shown = ", ".join(str(first_row + row) for row in bad[:5])
+            raise DataRefused(
+                f"vectors hold NaN or infinity in {len(bad)} of rows {first_row} to "
+                f"{first_row + len(block) - 1}, first in {shown}; drop these rows or fill them in"
+            )
+    return block
+
+
+def _stored_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the type in which vectors are kept on disk: their own, little-endian and of standard width."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float64) if dtype.itemsize > 8 else dtype.newbyteorder("<")
+
+
+def _nbytes(vectors: Any) -> float:
+    """Return the size in memory; NaN (unknown dask chunks) counts as infinite."""
+    size = float(vectors.shape[0]) * vectors.shape[1] * vectors.dtype.itemsize
+    return size if size == size else float("inf")
+
+
+def _named(value: Any, package: str, name: str) -> bool:
+    """Tell whether a class of ``value`` is ``package…name``, by name alone."""
+    return any(
+        cls.__name__ == name and (cls.__module__ + ".").startswith(package + ".")
+        for cls in type(value).__mro__
+    )

@@ -1,0 +1,311 @@
+"""Job files and the record that a run keeps of itself.
+
+A *job* (``job.toml``) says what a user wants: data, method, run, and perhaps cluster, encode, evaluate.
+A *run configuration* (``config.json`` in the run directory) is what a resume needs: everything resolved,
+nothing left to defaults that may change.  Both are validated whole before anything starts; unknown keys are
+errors.  The method table is checked against the fields of the method's own dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from ..tasks import registry
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..tasks.protocols import Method
+
+FORMAT = "bitfleet-run"
+FORMAT_VERSION = 1
+
+_T = TypeVar("_T", bound=BaseModel)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class DataTable(_Table):
+    """``[data]``: what is learned from, and optionally the rows whose mean and PCA come in front."""
+
+    path: str
+    preprocess_on: str | None = None
+
+
+class RunTable(_Table):
+    """``[run]``: where the run is kept, and what its bits depend on beside data and method."""
+
+    path: str
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    block_rows: int | None = Field(default=None, ge=1)
+    fan_in: int = Field(default=8, ge=2)
+
+
+class ClusterTable(_Table):
+    """``[cluster]``: ``"local"``, ``"serial"`` (this process alone) or a scheduler's address."""
+
+    scheduler: str = "local"
+    n_workers: int | None = Field(default=None, ge=1)
+    threads_per_worker: int = Field(default=1, ge=1)
+    memory_limit: str | None = None
+
+    @field_validator("scheduler")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value in ("local", "serial") or "://" in value:
+            return value
+        raise ValueError('expected "local", "serial" or an address such as "tcp://host:8786"')
+
+
+class EncodeTable(_Table):
+    """``[encode]``: where the codes go; ``data`` defaults to the training data."""
+
+    path: str
+    data: str | None = None
+    active: bool = False
+
+
+class EvaluateTable(_Table):
+    """``[evaluate]``: metrics over queries; ``data`` (what is searched) defaults to the encoded data."""
+
+    queries: str
+    metrics: tuple[str, ...] = Field(default=("map@1000", "recall10@100"), strict=False, min_length=1)
+    data: str | None = None
+
+
+class Job(_Table):
+    """A whole job file; paths are resolved, the method is built by `build_method`."""
+
+    data: DataTable
+    method: dict[str, Any]
+    run: RunTable
+    cluster: ClusterTable = ClusterTable()
+    encode: EncodeTable | None = None
+    evaluate: EvaluateTable | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _named(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("name"), str):
+            raise ValueError(f'expected name = "..." in [method]; methods are {", ".join(method_names())}')
+        return value
+
+    def build_method(self) -> Method:
+        """Return the validated method of the ``[method]`` table."""
+        params = dict(self.method)
+        return build_method(params.pop("name"), params)
+
+
+class RunConfig(_Table):
+    """What ``config.json`` holds.  Paths are absolute, or relative to the run directory."""
+
+    format: Literal["bitfleet-run"] = FORMAT
+    format_version: Literal[1] = FORMAT_VERSION
+    data: str
+    data_digest: str
+    method: dict[str, Any]
+    seed: int = Field(ge=0)
+    block_rows: int = Field(ge=1)
+    fan_in: int = Field(ge=2)
+    preprocess_on: str | None = None
+    preprocess_digest: str | None = None
+    cluster: ClusterTable = ClusterTable(scheduler="serial")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RunConfig:
+        """Validate what was read from ``config.json``."""
+        return validated(cls, value, "config.json")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return self.model_dump(mode="json")
+
+    def build_method(self) -> Method:
+        """Return the validated method; it is looked up by name, never imported from the file."""
+        params = dict(self.method)
+        return build_method(params.pop("name", ""), params)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the bits (beside the environment): field name to JSON value."""
+        return {
+            "data": self.data_digest,
+            "preprocess_on": self.preprocess_digest,
+            "method": dict(self.method),
+            "seed": self.seed,
+            "block_rows": self.block_rows,
+            "fan_in": self.fan_in,
+        }
+
+
+def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Job:
+    """Read a job file.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file.  Bare relative paths in it are relative to its folder.
+    overrides : mapping of dotted key to value, optional
+        Such as ``{"method.n_bits": 64}``; they replace what the file says.
+
+    Raises
+    ------
+    ConfigError
+        For a syntax error, an unknown key, a wrong type or a missing table; the message names the key.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"expected a job file, but {path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    for key, value in (overrides or {}).items():
+        _assign(content, key, value)
+    job = validated(Job, content, str(path))
+    job.build_method()
+    return _resolved(job, path.resolve().parent)
+
+
+def method_names() -> list[str]:
+    """Return the registered methods' names."""
+    return sorted(registry.METHODS)
+
+
+def build_method(name: str, params: Mapping[str, Any]) -> Method:
+    """Build a method from its name and hyper-parameters, checked against its dataclass fields.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown method or parameter (with the nearest known name), a wrong type or a refused value.
+    """
+    try:
+        cls: Any = registry.get(name)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(str(error.args[0] if error.args else error)) from None
+    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    for key in params:
+        if key not in known:
+            raise ConfigError(
+                f"method {name!r} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}"
+            )
+    hints = typing.get_type_hints(cls)
+    checked = {key: _checked(f"{name}.{key}", value, hints[key]) for key, value in params.items()}
+    try:
+        return cls(**checked)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"method {name!r}: {error}") from None
+
+
+def method_table(method: Method) -> dict[str, Any]:
+    """Return the method's name and every hyper-parameter, defaults included, as JSON values."""
+    fields = {f.name: getattr(method, f.name) for f in dataclasses.fields(method) if f.init}  # type: ignore[arg-type]
+    return {"name": method.name, **{key: _plain(value) for key, value in fields.items()}}
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Split ``key=value`` as given to ``--set``; the value is TOML, or a bare word taken as a string."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"expected key=value, got {text!r}")
+    value = value.strip()
+    if value.lower() in ("none", "null"):
+        return key.strip(), None
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def resolve_path(path: str, folder: Path) -> str:
+    """Return ``path`` made absolute against ``folder``; addresses such as ``s3://…`` stay as they are."""
+    return path if "://" in path else str(folder / Path(path).expanduser())
+
+
+def validated(model: type[_T], value: Any, source: str) -> _T:
+    """Return the validated model; `ConfigError` with ``source`` and each key that is wrong."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error, model)}") from None
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    parts = []
+    for item in error.errors():
+        place = ".".join(str(step) for step in item["loc"]) or "the file"
+        if item["type"] == "extra_forbidden":
+            known = _fields_at(model, item["loc"][:-1])
+            parts.append(f"unknown key {place}{_nearest(str(item['loc'][-1]), known)}")
+        elif item["type"] == "missing":
+            parts.append(f"{place} is required")
+        else:
+            shown = "" if item["type"] == "value_error" else f", got {item['input']!r}"
+            parts.append(f"{place}: {item['msg'].removeprefix('Value error, ')}{shown}")
+    return "; ".join(parts)
+
+
+def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+    for step in location:
+        annotation = model.model_fields[step].annotation
+        options = typing.get_args(annotation) or (annotation,)
+        model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return list(model.model_fields)
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _checked(key: str, value: Any, hint: Any) -> Any:
+    try:
+        return TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(_plain(value))
+    except ValidationError as error:
+        messages = " or ".join(dict.fromkeys(item["msg"] for item in error.errors()))
+        raise ConfigError(f"{key}: {messages}, got {value!r}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy scalars as Python's own."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
+
+
+def _assign(content: dict[str, Any], dotted: str, value: Any) -> None:
+    *tables, key = dotted.split(".")
+    for table in tables:
+        content = content.setdefault(table, {})
+        if not isinstance(content, dict):
+            raise ConfigError(f"{dotted}: {table} is a value, not a table")
+    content[key] = value
+
+
+def _resolved(job: Job, folder: Path) -> Job:
+    """Return the job with every path absolute."""
+
+    def table(value: Any, *keys: str) -> Any:
+        if value is None:
+            return None
+        paths = {k: getattr(value, k) for k in keys}
+        return value.model_copy(
+            update={k: resolve_path(p, folder) for k, p in paths.items() if p is not None}
+        )
+
+    return job.model_copy(
+        update={
+            "data": table(job.data, "path", "preprocess_on"),
+            "run": table(job.run, "path"),
+            "encode": table(job.encode, "path", "data"),
+            "evaluate": table(job.evaluate, "queries", "data"),
+        }
+    )

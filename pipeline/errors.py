@@ -1,0 +1,89 @@
+"""What the pipeline raises, and what each error of the package means to a shell.
+
+::
+
+    PipelineError
+     ├─ ConfigError     the job, a flag or an argument cannot be used as it stands      exit code 2
+     └─ Interrupted     a stop was asked for and the run ended after a whole round      exit code 130
+
+    DataRefused                                                                         exit code 3
+    UnsafeObject, CorruptObject, ManifestConflict, IdentityMismatch                     exit code 4
+    ClusterError and what derives from it                                               exit code 5
+
+Errors of storage and cluster keep their own types; `exit_code` maps them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..cluster.errors import ClusterError
+from ..storage.errors import (
+    CorruptObject,
+    DataRefused,
+    DestinationExists,
+    IdentityMismatch,
+    ManifestConflict,
+    StorageError,
+    UnsafeObject,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OK, UNEXPECTED, USAGE, DATA, CHECKPOINT, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+class PipelineError(Exception):
+    """Base of the errors that the pipeline itself raises."""
+
+
+class ConfigError(PipelineError, ValueError):
+    """The job, a flag or an argument cannot be used as it stands; the message names it and the remedy."""
+
+
+class Interrupted(PipelineError):
+    """A stop was asked for; the run ended after a committed round and can be resumed.
+
+    Attributes
+    ----------
+    round : int
+        The last committed round.
+    run : Path or None
+        The run directory, None where the rounds were kept in memory.
+    """
+
+    def __init__(self, round: int, run: Path | None = None) -> None:
+        self.round = round
+        self.run = run
+        remedy = "nothing was kept on disk" if run is None else f"go on with: bitfleet resume {run}"
+        super().__init__(f"stopped after round {round}; {remedy}")
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that stands for ``error``; 1 is an error that nobody foresaw."""
+    for types, code in _EXIT_CODES:
+        if isinstance(error, types):
+            return code
+    return UNEXPECTED
+
+
+def one_line(error: BaseException) -> str:
+    """Return the error's message as one readable line; unforeseen errors also name their type."""
+    text = " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if not text:
+        return type(error).__name__
+    return text if exit_code(error) != UNEXPECTED else f"{type(error).__name__}: {text}"
+
+
+# The first match decides, so special types stand before the general ones that they derive from.
+_EXIT_CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
+    ((Interrupted, KeyboardInterrupt), INTERRUPTED),
+    ((DataRefused,), DATA),
+    ((DestinationExists,), USAGE),
+    ((UnsafeObject, CorruptObject, ManifestConflict, IdentityMismatch, StorageError), CHECKPOINT),
+    ((ClusterError,), CLUSTER),
+    ((ConfigError, FileNotFoundError, NotADirectoryError, ImportError, ValueError), USAGE),
+)

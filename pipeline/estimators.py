@@ -1,0 +1,371 @@
+"""The methods as scikit-learn transformers.
+
+On ordinary arrays ``fit`` runs in this process.  With ``scheduler=`` or ``checkpoint=`` it is a run like any
+other: distributed, committed round by round, resumable.  Either way the same data, parameters and seed give
+the same bits.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .arrays import as_dataset, is_dataset, is_lazy, unwrap
+from .config import build_method
+from .runs import fit_in_memory, fit_run, recorded_seed
+
+if TYPE_CHECKING:
+    import os
+
+    from .arrays import Vectors
+
+
+class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What all estimators share; use one of the subclasses.
+
+    Attributes
+    ----------
+    model_ : Model
+        What was learned; ``model_.digest`` is the SHA-256 of it.
+    mean_ : ndarray of float64, shape (d,)
+        Subtracted from every row before it is encoded.
+    seed_ : int
+        The seed that ``random_state`` came to.
+    n_features_in_ : int
+    """
+
+    _method: ClassVar[str]
+    random_state: Any
+
+    def fit(
+        self,
+        X: Vectors,
+        y: Any = None,
+        *,
+        scheduler: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        preprocess_on: Vectors | None = None,
+    ) -> BinaryHasher:
+        """Learn from the rows of ``X``.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), Dataset, or path of a data set
+            NumPy, dask, zarr or xarray arrays and DataFrames are all taken; ``X`` is never changed.
+        y : ignored
+        scheduler : str or distributed.Client, optional
+            ``"local"`` starts a cluster on this machine, ``"tcp://…"`` or a client joins one, None computes
+            in this process.
+        checkpoint : path, optional
+            A run directory.  Every round is committed there; fitting onto an existing one goes on with it.
+        preprocess_on : like X, optional
+            Take mean and PCA from these rows instead of ``X``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the data holds NaN or infinity, or does not suit the parameters.
+        IdentityMismatch
+            If ``checkpoint`` holds a run of other parameters or other data.
+        """
+        params = self.get_params(deep=False)
+        random_state = params.pop("random_state")
+        method = build_method(self._method, params)
+        X = self._checked(X, reset=True)
+        if scheduler is None and checkpoint is None:
+            seed = _seed(random_state)
+            with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
+                model = fit_in_memory(X, method, seed, Path(scratch), preprocess_on=preprocess_on)
+        else:
+            seed = recorded_seed(checkpoint) if random_state is None else None
+            seed = _seed(random_state) if seed is None else seed
+            model = fit_run(
+                X, checkpoint, method, scheduler=scheduler, seed=seed, preprocess_on=preprocess_on
+            )
+        self.model_ = model
+        self.seed_ = seed
+        self.mean_ = np.asarray(getattr(model.encoder(), "mean"))  # noqa: B009
+        self._n_features_out = model.n_bits
+        return self
+
+    def transform(self, X: Vectors) -> Any:
+        """Return the codes as bits.
+
+        Parameters
+        ----------
+        X : like in `fit`, shape (m, d)
+
+        Returns
+        -------
+        ndarray or dask array of uint8, shape (m, n_bits)
+            Zeros and ones; a dask array if ``X`` is one.
+        """
+        check_is_fitted(self)
+        return self.model_.transform(self._checked(X, reset=False))
+
+    def encode(self, X: Vectors) -> Any:
+        """Return the codes packed, eight bits a byte.
+
+        Parameters
+        ----------
+        X : like in `fit`, shape (m, d)
+
+        Returns
+        -------
+        ndarray or dask array of uint8, shape (m, ceil(n_bits / 8))
+            LSB first (``numpy.packbits(..., bitorder="little")``), padding bits zero.
+        """
+        check_is_fitted(self)
+        return self.model_.encode(self._checked(X, reset=False))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to ``path``; `bitfleet.load` reads it back.
+
+        Raises
+        ------
+        DestinationExists
+            If something is at ``path`` already.
+        """
+        check_is_fitted(self)
+        return self.model_.save(path)
+
+    def _checked(self, X: Vectors, *, reset: bool) -> Vectors:
+        """Validate ``X`` as scikit-learn does; what is on disk or to be computed is checked as it is read."""
+        if is_dataset(X):
+            X = as_dataset(X)
+            width = X.n_features
+        else:
+            inner = unwrap(X)
+            if not is_lazy(inner):
+                plain = X if hasattr(X, "iloc") else inner  # a DataFrame keeps its column names
+                return validate_data(self, plain, reset=reset, dtype=[np.float32, np.float64], order="C")
+            X = inner
+            width = X.shape[1] if X.ndim == 2 else -1
+        if reset and width >= 0:
+            self.n_features_in_ = int(width)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif width >= 0 and width != self.n_features_in_:
+            raise ValueError(
+                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input"
+            )
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+class LSH(BinaryHasher):
+    """Random hyperplanes: bit j is the sign of a Gaussian projection (Charikar 2002).
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_components : int, optional
+        Project onto this many principal components first; by default the hyperplanes do not see the data.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import LSH
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> LSH(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method = "lsh"
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        n_components: int | None = None,
+        center: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_components = n_components
+        self.center = center
+        self.random_state = random_state
+
+
+class ITQ(BinaryHasher):
+    """Iterative quantisation: PCA, then the rotation that brings the rows nearest to their signs.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_iter : int
+        Rounds, each a pass over the data and an orthogonal Procrustes step.
+    n_components : int, optional
+        Principal components in front, min(n_bits, d) by default.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    References
+    ----------
+    Gong, Lazebnik, Gordo, Perronnin, *Iterative quantization*, TPAMI 35 (2013).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import ITQ
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> ITQ(n_bits=4, n_iter=5, random_state=0).fit(X).transform(X).shape
+    (100, 4)
+    """
+
+    _method = "itq"
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        n_iter: int = 50,
+        n_components: int | None = None,
+        center: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_iter = n_iter
+        self.n_components = n_components
+        self.center = center
+        self.random_state = random_state
+
+
+class FruitFly(BinaryHasher):
+    """Sparse random expansion and winner-take-all, after the fly's olfactory circuit.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    density : float
+        Share of the input features that each bit sees.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    References
+    ----------
+    Dasgupta, Stevens, Navlakha, *A neural algorithm for a fundamental computing problem*, Science 358 (2017).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import FruitFly
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> set(FruitFly(n_bits=64, n_active=4, random_state=0).fit(X).transform(X).sum(axis=1).tolist())
+    {4}
+    """
+
+    _method = "fruit_fly"
+
+    def __init__(
+        self,
+        n_bits: int = 1024,
+        *,
+        n_active: int = 32,
+        density: float = 0.2,
+        n_components: int | float | None = None,
+        center: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_active = n_active
+        self.density = density
+        self.n_components = n_components
+        self.center = center
+        self.random_state = random_state
+
+
+class POSH(BinaryHasher):
+    """Sparse codes by a projection with orthonormal columns, learned by alternating winner-take-all
+    and an orthogonal Procrustes step.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    schedule : {"auto", "reset", "union", "paper"}
+        How often the projection moves: once a pass, once a seeded group of blocks, or the paper's
+        Algorithm 1 to the letter.
+    n_epochs : int, optional
+        Passes over the data; the schedule's own number by default.
+    batch_size : int, optional
+        Rows per step; the schedule's own number by default.
+    forget : float
+        What of the earlier sums each step of the schedule ``union`` forgets.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import POSH
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> POSH(n_bits=64, n_active=4, random_state=0).fit(X).encode(X).shape
+    (200, 8)
+    """
+
+    _method = "posh"
+
+    def __init__(
+        self,
+        n_bits: int = 1024,
+        *,
+        n_active: int = 32,
+        schedule: str = "auto",
+        n_epochs: int | None = None,
+        batch_size: int | None = None,
+        forget: float = 0.5,
+        n_components: int | float | None = None,
+        center: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_active = n_active
+        self.schedule = schedule
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.forget = forget
+        self.n_components = n_components
+        self.center = center
+        self.random_state = random_state
+
+
+def _seed(random_state: Any) -> int:
+    """Return the seed: an int as it is, anything else by drawing one."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise ValueError(f"expected random_state >= 0, got {random_state}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,0 +1,123 @@
+"""From a word, an address or a client to an executor."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..cluster.serial import SerialExecutor
+from .config import ClusterTable, validated
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ..tasks.protocols import Executor
+
+SERIAL_TABLE = ClusterTable(scheduler="serial")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where to compute.
+
+    Attributes
+    ----------
+    table : ClusterTable
+        What a run records, so that a resume finds the same place.
+    client : distributed.Client or None
+        The caller's own; it is used and not closed.
+    """
+
+    table: ClusterTable = SERIAL_TABLE
+    client: Any = None
+
+    @property
+    def in_process(self) -> bool:
+        """Whether everything is computed in this process."""
+        return self.table.scheduler == "serial"
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether every worker sees this machine's folders."""
+        address = self.table.scheduler
+        if address in ("serial", "local") or address.startswith("inproc://"):
+            return True
+        host = address.split("://")[-1].rsplit(":", 1)[0].strip("[]")
+        return host in ("127.0.0.1", "::1", "localhost")
+
+
+SERIAL = Where()
+
+
+def choose(scheduler: Any, **options: Any) -> Where:
+    """Return the place that ``scheduler=`` means.
+
+    Parameters
+    ----------
+    scheduler : None, str or distributed.Client
+        None or ``"serial"``: this process; ``"local"``: a cluster on this machine; an address, or a client.
+    **options
+        ``n_workers``, ``threads_per_worker``, ``memory_limit`` of a local cluster.
+
+    Raises
+    ------
+    ConfigError
+        If it is nothing of these.
+    """
+    if isinstance(scheduler, Where):
+        return scheduler
+    if isinstance(scheduler, ClusterTable):
+        return Where(scheduler)
+    given = {key: value for key, value in options.items() if value is not None}
+    if scheduler is None:
+        return Where(validated(ClusterTable, {"scheduler": "serial", **given}, "cluster"))
+    if isinstance(scheduler, str):
+        return Where(validated(ClusterTable, {"scheduler": scheduler, **given}, "cluster"))
+    address = getattr(getattr(scheduler, "scheduler", None), "address", None)
+    if not isinstance(address, str):
+        raise ConfigError(
+            'expected scheduler=None, "local", an address or a connected distributed.Client, '
+            f"got {type(scheduler).__name__}"
+        )
+    return Where(validated(ClusterTable, {"scheduler": address}, "cluster"), scheduler)
+
+
+@contextmanager
+def open_executor(
+    where: Where,
+    *,
+    shared: Path | None = None,
+    allow_environment_change: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> Iterator[Executor]:
+    """Start or join what ``where`` names, yield its executor, and close only what was started here.
+
+    Parameters
+    ----------
+    where : Where
+    shared : Path, optional
+        A folder that every worker must see; checked before any work.
+    allow_environment_change : bool
+    note : callable, optional
+        Told where the dashboard is.
+    """
+    if where.in_process:
+        yield SerialExecutor()
+        return
+    from ..cluster.dask_executor import DaskExecutor
+    from ..cluster.launch import connect
+
+    table = where.table
+    target = table.scheduler if where.client is None else where.client
+    with connect(
+        target,
+        n_workers=table.n_workers,
+        threads_per_worker=table.threads_per_worker,
+        memory_limit=table.memory_limit,
+    ) as client:
+        if note is not None:
+            note(f"dashboard: {client.dashboard_link}")
+        yield DaskExecutor(client, allow_environment_change=allow_environment_change)

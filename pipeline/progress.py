@@ -1,0 +1,167 @@
+"""What people see while a run goes on: a live bar on a terminal, one line a round in a log.
+
+Everything is written to standard error, so that standard output stays free for results.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from .train import Event, RoundCommitted, RunFinished, RunStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from rich.progress import Progress, TaskID
+
+#: Scalars that a person follows, in the order in which they are shown.
+FOLLOWED = ("objective", "loss")
+
+
+class Reporter(Protocol):
+    """Shows events; a context manager, so that a terminal is left as it was found."""
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a line of text."""
+        ...
+
+    def __enter__(self) -> Reporter: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def make_reporter(stream: TextIO | None = None, *, quiet: bool = False) -> Reporter:
+    """Return the reporter that suits ``stream`` (standard error by default)."""
+    stream = sys.stderr if stream is None else stream
+    if quiet:
+        return SilentReporter()
+    return TerminalReporter(stream) if stream.isatty() else LineReporter(stream)
+
+
+def broadcast(*sinks: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return a function that hands each event to every sink, in order."""
+
+    def emit(event: Event) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return emit
+
+
+def describe(event: Event) -> str:
+    """Return the event as one line of text."""
+    match event:
+        case RunStarted():
+            where = "" if event.resumed_from is None else f", going on after round {event.resumed_from}"
+            size = (
+                f"{event.n_rows:,} rows of {event.n_features} features in {_count(event.n_leaves, 'block')}"
+            )
+            return f"{event.method}: {size}{where}"
+        case RoundCommitted():
+            of = "" if event.rounds is None else f"/{event.rounds}"
+            return "  ".join(
+                [f"round {event.round}{of}", *_followed(event.scalars), f"{event.seconds:.2f} s"]
+            )
+        case RunFinished():
+            return f"finished after round {event.round}, model {event.model[:12]}"
+
+
+class SilentReporter:
+    """Shows nothing."""
+
+    def __call__(self, event: Event) -> None:
+        """Drop the event."""
+
+    def note(self, text: str) -> None:
+        """Drop the text."""
+
+    def __enter__(self) -> SilentReporter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+
+class LineReporter(SilentReporter):
+    """Writes one line an event; what a log file or a batch job wants."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Write the event as one line."""
+        self.note(describe(event))
+
+    def note(self, text: str) -> None:
+        """Write the text."""
+        print(text, file=self._stream, flush=True)
+
+
+class TerminalReporter(SilentReporter):
+    """Shows a live bar of rounds with the latest metrics."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            console=Console(file=stream, highlight=False),
+        )
+        self._bar: TaskID | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Move the bar."""
+        match event:
+            case RunStarted():
+                self.note(describe(event))
+                self._bar = self._progress.add_task(
+                    event.method, total=event.rounds, completed=event.resumed_from or 0, metrics=""
+                )
+            case RoundCommitted():
+                if self._bar is not None:
+                    self._progress.update(
+                        self._bar,
+                        total=event.rounds,
+                        completed=event.round,
+                        metrics="  ".join(_followed(event.scalars)),
+                    )
+            case RunFinished():
+                self.note(describe(event))
+
+    def note(self, text: str) -> None:
+        """Print the text above the bar."""
+        self._progress.console.print(text, markup=False)
+
+    def __enter__(self) -> TerminalReporter:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+
+def _followed(scalars: Mapping[str, Any]) -> list[str]:
+    shown = []
+    for name in FOLLOWED:
+        value = scalars.get(name)
+        if isinstance(value, int | float) and math.isfinite(value):
+            shown.append(f"{name} {value:.6g}")
+    return shown
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
