@@ -15,7 +15,7 @@ tree; therefore any executor on any number of workers adds in the same order and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,6 +120,39 @@ def fold(span: Span, fan_in: int, leaf: Callable[[int], S], merge: Callable[[S, 
     for part in below[1:]:
         state = merge(state, fold(part, fan_in, leaf, merge))
     return state
+
+
+class Assembly(Generic[S]):
+    """Builds the tree from nodes that come in any order, merging as soon as all parts of a node are there.
+
+    Parameters
+    ----------
+    n_leaves, fan_in : int
+    merge : callable
+        Node, its parts from left to right -> value of the node.
+
+    Attributes
+    ----------
+    root : S or None
+        Value of the whole tree, once it is there.
+    """
+
+    def __init__(self, n_leaves: int, fan_in: int, merge: Callable[[Span, list[S]], S]) -> None:
+        self._n_leaves, self._fan_in, self._merge = n_leaves, fan_in, merge
+        self._open: dict[Span, dict[Span, S]] = {}
+        self.root: S | None = None
+
+    def add(self, span: Span, value: S) -> None:
+        """Add the value of one node; forget it when it has been merged."""
+        while (above := parent(span, self._n_leaves, self._fan_in)) is not None:
+            node = self._open.setdefault(above, {})
+            node[span] = value
+            below = parts(above, self._fan_in)
+            if len(node) < len(below):
+                return
+            del self._open[above]
+            span, value = above, self._merge(above, [node[part] for part in below])
+        self.root = value
 
 
 def check(n_leaves: int, fan_in: int) -> None:

@@ -1,7 +1,6 @@
 """Small programs, readers and references that the cluster tests add up with.
 
-Test modules cannot be imported on workers: ``conftest.py`` loads this one by path and has it pickled by
-value.
+An ordinary module, unlike test modules: ``conftest.py`` puts its folder on the path of driver and workers.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Formula:
 
     def read(self, address):
         if isinstance(address, BlockPair):
-            return _Pair(self.read(address.left), self.read(address.right))
+            return self.read(address.left), self.read(address.right)
         if isinstance(address, RowIndices):
             rows = np.array(address.rows, dtype=np.int64)
             vectors = np.concatenate([rows_of(row, row + 1, self.n_features) for row in rows])
@@ -54,12 +53,6 @@ class CountedFormula(Formula):
     def read(self, address):
         (Path(self.folder) / f"{address.start}-{os.getpid()}-{time.monotonic_ns()}").touch()
         return super().read(address)
-
-
-@dataclass(frozen=True)
-class _Pair:
-    left: Block
-    right: Block
 
 
 @dataclass(frozen=True)
@@ -267,17 +260,26 @@ class Deadly:
         return _Deadly()
 
 
-class _BlasThreads(_Sum):
+class _BlasThreads:
+    """The most threads that any BLAS had while a leaf, a merge or the end was computed."""
+
+    sequential = False
+
+    def init(self):
+        return {"threads": np.zeros(1, np.int64)}
+
     def update(self, state, block):
         import threadpoolctl
 
-        threads = [
-            pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"
-        ]
-        return {"sum": np.array(threads), "count": np.zeros(1)}
+        pools = threadpoolctl.threadpool_info()
+        most = max(pool["num_threads"] for pool in pools if pool["user_api"] == "blas")
+        return {"threads": np.maximum(state["threads"], most)}
+
+    def merge(self, left, right):
+        return self.update({"threads": np.maximum(left["threads"], right["threads"])}, None)
 
     def finalize(self, state):
-        return {"threads": state["sum"]}
+        return self.update(state, None)
 
 
 @dataclass(frozen=True)

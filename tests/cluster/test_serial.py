@@ -85,7 +85,8 @@ def test_pairs_and_indices_are_addresses_like_others():
             return {"n": np.zeros(1, np.int64)}
 
         def update(self, state, pair):
-            state["n"] += len(pair.left.rows) * len(pair.right.rows)
+            left, right = pair
+            state["n"] += len(left.rows) * len(right.rows)
             return state
 
         def merge(self, left, right):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from bitfleet.cluster.tree import Merge, Span, depth, fold, merge_plan, parent, parts, subtrees
+from bitfleet.cluster.tree import Assembly, Merge, Span, depth, fold, merge_plan, parent, parts, subtrees
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +106,31 @@ def test_fold_follows_the_plan_and_holds_a_state_per_level(n_leaves, fan_in):
     assert fold(Span(0, n_leaves), fan_in, leaf, merge) == list(range(n_leaves))
     assert alive == 1
     assert peak <= depth(n_leaves, fan_in) + 1
+
+
+@given(st.integers(1, 200), st.integers(2, 9), st.integers(0, 2), st.randoms())
+def test_nodes_that_come_in_any_order_are_assembled_to_the_same_tree(n_leaves, fan_in, height, random):
+    merges = []
+
+    def merge(node, values):
+        assert node == (values[0][0], values[-1][-1] + 1)
+        merges.append(node)
+        return [leaf for value in values for leaf in value]
+
+    assembly = Assembly(n_leaves, fan_in, merge)
+    nodes = list(subtrees(n_leaves, fan_in**height))
+    random.shuffle(nodes)
+    for node in nodes:
+        assert assembly.root is None
+        assembly.add(node, list(range(*node)))
+    assert assembly.root == list(range(n_leaves))
+    below = {
+        m.target
+        for node in nodes
+        for m in merge_plan(n_leaves, fan_in)
+        if m.target.stop <= node.stop and m.target.start >= node.start
+    }
+    assert sorted(merges) == sorted({m.target for m in merge_plan(n_leaves, fan_in)} - below)
 
 
 @pytest.mark.parametrize(("n_leaves", "fan_in"), [(-1, 8), (3, 1), (3, 0)])

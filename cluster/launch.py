@@ -1,0 +1,159 @@
+"""Getting a Dask client: start workers here, connect to a scheduler, or use the caller's client."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+from dask.system import CPU_COUNT
+from dask.utils import parse_bytes
+from distributed import Client, LocalCluster
+from distributed.system import MEMORY_LIMIT
+
+from .errors import ClusterLost, PathNotShared
+from .session import reaching
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+LOCAL = "local"
+LOOPBACK = "127.0.0.1"
+
+# Threads are pinned before a worker imports NumPy, and again around each task
+ONE_THREAD = {
+    name: 1
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+    )
+}
+LOCAL_CONFIG: dict[str, Any] = {
+    # A task is given up after so many workers have died on it.  Dask's own 3 is soon reached by innocent
+    # tasks when workers are killed from outside; without a limit a deadly block would go round for ever.
+    "distributed.scheduler.allowed-failures": 20,
+    "distributed.nanny.pre-spawn-environ": ONE_THREAD,
+    "distributed.worker.profile.enabled": False,
+}
+
+
+@contextmanager
+def connect(
+    scheduler: str | Client | None = None,
+    *,
+    n_workers: int | None = None,
+    threads_per_worker: int = 1,
+    memory_limit: int | str | None = None,
+) -> Iterator[Client]:
+    """Yield a client; on the way out, close what was opened here and nothing else.
+
+    Parameters
+    ----------
+    scheduler : str or Client, optional
+        ``None`` or ``"local"``: worker processes on this machine, reachable from it alone.  An address such
+        as ``"tcp://host:8786"``: that scheduler.  A connected client: itself.
+    n_workers, threads_per_worker : int
+        For local workers; by default they use all processors that this process may use.
+    memory_limit : int or str, optional
+        Bytes per local worker, or text such as ``"2 GiB"``; by default an equal share of the machine's.
+
+    Yields
+    ------
+    distributed.Client
+        ``client.dashboard_link`` is where to watch it.
+
+    Raises
+    ------
+    ClusterLost
+        If no scheduler answers at the address.
+    ValueError
+        If local settings are given for a cluster that exists already, or make no sense.
+    """
+    if scheduler is None or scheduler == LOCAL:
+        with _local_client(n_workers, threads_per_worker, memory_limit) as client:
+            yield client
+        return
+    if n_workers is not None or memory_limit is not None or threads_per_worker != 1:
+        raise ValueError(
+            "n_workers, threads_per_worker and memory_limit are for workers started here; "
+            f"the cluster given as scheduler={scheduler!r} has its own"
+        )
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
+    client = _remote_client(scheduler)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def check_shared_path(client: Client, folder: str | os.PathLike[str]) -> None:
+    """Make sure that every worker reads in ``folder`` what is written here.
+
+    Raises
+    ------
+    PathNotShared
+        Naming the workers that do not.
+    """
+    token = uuid.uuid4().hex
+    probe = Path(folder).resolve() / f".probe-{token}"
+    probe.write_text(token)
+    try:
+        with reaching(client):
+            found = client.run(_read_text, str(probe), on_error="return")
+    finally:
+        probe.unlink(missing_ok=True)
+    blind = {worker: text for worker, text in sorted(found.items()) if text != token}
+    if blind:
+        reasons = "; ".join(f"{worker}: {reason}" for worker, reason in blind.items())
+        raise PathNotShared(
+            f"{len(blind)} of {len(found)} workers cannot read what the driver has written to {probe.parent} "
+            f"({reasons}). Put the run and its data on a file system that all workers mount at the same path."
+        )
+
+
+@contextmanager
+def _local_client(
+    n_workers: int | None, threads_per_worker: int, memory_limit: int | str | None
+) -> Iterator[Client]:
+    if threads_per_worker < 1 or (n_workers is not None and n_workers < 1):
+        raise ValueError(
+            f"expected at least one worker with one thread, got {n_workers=}, {threads_per_worker=}"
+        )
+    count = n_workers or max(1, CPU_COUNT // threads_per_worker)
+    limit = MEMORY_LIMIT // count if memory_limit is None else parse_bytes(memory_limit)
+    with dask.config.set(LOCAL_CONFIG):
+        cluster = LocalCluster(
+            n_workers=count,
+            threads_per_worker=threads_per_worker,
+            memory_limit=limit,
+            processes=True,
+            host=LOOPBACK,
+            dashboard_address=f"{LOOPBACK}:0",
+            silence_logs=logging.CRITICAL,  # that workers come and go is our business, not the user's
+        )
+    with cluster, Client(cluster) as client:
+        yield client
+
+
+def _remote_client(address: str) -> Client:
+    if "://" not in address:
+        raise ValueError(
+            f'expected scheduler="{LOCAL}" or an address such as "tcp://host:8786", got "{address}"'
+        )
+    try:
+        return Client(address)
+    except (OSError, TimeoutError) as error:
+        raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running?") from error
+
+
+def _read_text(path: str) -> str:
+    return Path(path).read_text()

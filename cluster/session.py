@@ -1,0 +1,159 @@
+"""One round's conversation with the scheduler: submit, wait for what ends, clean up, name what went wrong.
+
+Only the public interface of `distributed.Client` and `distributed.Future` is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+import uuid
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from distributed import KilledWorker
+from distributed.scheduler import NoValidWorkerError
+
+from .errors import ClusterLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from distributed import Client, Future
+
+RESUME = "The last committed round is intact: start a cluster and resume the run."
+POLL_SECONDS = 2.0
+
+
+class Session:
+    """A context in which tasks run; whatever is still running when it ends is cancelled.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    worker_timeout : float
+        Seconds to wait for a worker while there is none.
+    """
+
+    def __init__(self, client: Client, worker_timeout: float) -> None:
+        self.client = client
+        self._worker_timeout = worker_timeout
+        self._token = uuid.uuid4().hex[:12]
+        self._running: set[Future] = set()
+        self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._last_seen = self._last_look = time.monotonic()
+        self._workers: dict[str, int] = {}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._running:
+            with suppress(Exception):  # the cluster may be gone; the error on its way says so
+                self.client.cancel(list(self._running), force=True)
+        self._running.clear()
+
+    def submit(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        index: tuple[int, ...] = (),
+        worker: str | None = None,
+        priority: int = 0,
+    ) -> Future:
+        """Submit a task under a key of its own, and note when it ends."""
+        hints = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        with reaching(self.client):
+            future = self.client.submit(
+                function, *arguments, key=(f"{name}-{self._token}", *index), priority=priority, **hints
+            )
+            self._running.add(future)
+            future.add_done_callback(self._ended.put)
+        return future
+
+    def next_ended(self) -> Future:
+        """Wait until any task has ended well; raise the error of one that has not."""
+        while True:
+            try:
+                future = self._ended.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                self._check_alive()
+                continue
+            self._running.discard(future)
+            if future.status in ("error", "cancelled"):
+                self.result(future)
+            return future
+
+    def wait_for(self, future: Future) -> Any:
+        """Wait for one task and return its result."""
+        while self.next_ended() is not future:
+            pass
+        return self.result(future)
+
+    def result(self, future: Future) -> Any:
+        """Return the result of a task that has ended, or raise its error."""
+        with reaching(self.client, future):
+            return future.result()
+
+    def workers(self) -> dict[str, int]:
+        """Return the workers' addresses and threads, by name; at most a few seconds old."""
+        if not self._workers or time.monotonic() - self._last_look > POLL_SECONDS:
+            self._workers = list_workers(self.client)
+            self._last_look = time.monotonic()
+            if self._workers:
+                self._last_seen = self._last_look
+        return self._workers
+
+    def _check_alive(self) -> None:
+        if self.client.status in ("closed", "closing"):
+            raise ClusterLost(f"the client was closed while a round was running. {RESUME}")
+        if not self.workers() and time.monotonic() - self._last_seen > self._worker_timeout:
+            raise ClusterLost(f"there has been no worker for {self._worker_timeout:g} s. {RESUME}")
+
+
+def list_workers(client: Client) -> dict[str, int]:
+    """Return the workers' addresses and threads, ordered by name, which a restarted worker keeps."""
+    with reaching(client):
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+    ordered = sorted(workers.items(), key=lambda item: _natural(item[1].get("name", item[0])))
+    return {address: info["nthreads"] for address, info in ordered}
+
+
+@contextmanager
+def reaching(client: Client, future: Future | None = None) -> Iterator[None]:
+    """Turn what Dask raises when a cluster is lost into `ClusterLost`; let all other errors pass."""
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterLost(
+            f"{error.allowed_failures + 1} workers died one after another on the same task, the last one "
+            f"{error.last_worker.address}. Most often they ran out of memory: give each worker more, or run "
+            "fewer threads in it, or choose smaller blocks. If workers are merely killed often, raise Dask's "
+            f"distributed.scheduler.allowed-failures. {RESUME}"
+        ) from error
+    except NoValidWorkerError as error:
+        raise ClusterLost(f"there was no worker to run a task. {RESUME}") from error
+    except (Exception, asyncio.CancelledError) as error:
+        if not _means_loss(error, client, future):
+            raise
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ClusterLost(f"the connection to the scheduler is lost ({reason}). {RESUME}") from error
+
+
+def _means_loss(error: BaseException, client: Client, future: Future | None) -> bool:
+    """Tell an error of the connection from one that a task, or its submission, has raised."""
+    if future is not None and future.status in ("error", "cancelled", "lost"):
+        return bool(future.status != "error")
+    connection = (OSError, CancelledError, asyncio.CancelledError)
+    return client.status != "running" or (future is None and isinstance(error, connection))
+
+
+def _natural(name: Any) -> tuple[int, int, str]:
+    """Sort numbered workers by number, others by text after them."""
+    return (0, name, "") if isinstance(name, int) else (1, 0, str(name))
