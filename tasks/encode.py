@@ -31,6 +31,7 @@ from .kernels.wta import between, bracket, choose
 TILE_ROWS = 256
 _SLACK = 16
 _FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
+_WORST_DETOUR = 1000.0  # factors that cancel more than this leave too much to recompute
 _ORDINARY = 2.0**100  # squared lengths within [1/_ORDINARY, _ORDINARY] need no scaling
 
 
@@ -51,7 +52,8 @@ class ProjectionEncoder:
     Raises
     ------
     ValueError
-        If shapes disagree, a number is not finite, or not 1 <= n_active < b.
+        If shapes disagree, a number is not finite, the factors do not multiply to the projection, or not
+        1 <= n_active < b.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class ProjectionEncoder:
         if n_active is not None and not 1 <= n_active < self.n_bits:
             raise ValueError(f"expected 1 <= n_active < n_bits = {self.n_bits}, got n_active={n_active}")
         self.n_active = n_active
-        self.factors = factors
+        self.factors = None if factors is None else _check_factors(self.projection, factors)
         self._plan = _plan(self.projection, factors, per_column=n_active is None)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -195,19 +197,28 @@ def _plan(
     columns = np.zeros((n_bits, padded_width(n_features)))
     columns[:, :n_features] = scaled.T
     terms = n_features
-    if factors is None or factors[1].shape[0] * (n_features + n_bits) >= n_features * n_bits:
-        matrices: tuple[np.ndarray, ...] = (scaled,)
-        lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
-    else:
-        first = np.asarray(factors[0], dtype=np.float64)
-        second = np.ldexp(np.asarray(factors[1], dtype=np.float64), -exponents)
-        matrices = (first, second)
-        lengths = np.linalg.norm(np.abs(first) @ np.abs(second), axis=0)
-        terms += first.shape[1]
+    matrices: tuple[np.ndarray, ...] = (scaled,)
+    lengths = np.linalg.norm(scaled, axis=0)
+    if factors is not None and factors[1].shape[0] * (n_features + n_bits) < n_features * n_bits:
+        first, second = factors[0], np.ldexp(factors[1], -exponents)
+        detour = np.linalg.norm(np.abs(first) @ np.abs(second), axis=0)
+        if detour.max() < _WORST_DETOUR * lengths.max():
+            matrices, lengths = (first, second), detour
+            terms += first.shape[1]
     single = terms <= _FLOAT32_FEATURES
     matrices = tuple(np.ascontiguousarray(m, np.float32 if single else np.float64) for m in matrices)
     roundings = (terms + _SLACK) * (2.0**-24 if single else 2.0**-52)
     return _Plan(columns, matrices, lengths, roundings / (1 - roundings) * (1 + 2.0**-20))
+
+
+def _check_factors(
+    projection: np.ndarray, factors: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.ascontiguousarray(factor, dtype=np.float64) for factor in factors)
+    size = np.abs(first) @ np.abs(second)
+    if size.shape != projection.shape or not (np.abs(first @ second - projection) <= 1e-12 * size).all():
+        raise ValueError("expected factors whose product is the projection, got others")
+    return first, second
 
 
 def _rebuild(

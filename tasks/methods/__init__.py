@@ -1,1 +1,1 @@
-"""The hashing methods, one file each."""
+"""One file per hashing method; `bitfleet.tasks.registry` lists them by name."""

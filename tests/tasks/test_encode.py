@@ -214,3 +214,17 @@ def test_unusable_parameters_are_refused(
 def test_dense_codes_have_no_active_list() -> None:
     with pytest.raises(ValueError, match="dense codes"):
         ProjectionEncoder(np.zeros(2), np.ones((2, 2))).active(np.ones((1, 2)))
+
+
+def test_factors_that_do_not_make_the_projection_are_refused() -> None:
+    rng = np.random.default_rng(14)
+    first, second = rng.normal(size=(6, 2)), rng.normal(size=(2, 5))
+    with pytest.raises(ValueError, match="product is the projection"):
+        ProjectionEncoder(np.zeros(6), first @ second + 1e-9, factors=(first, second))
+
+
+def test_factors_that_cancel_are_not_used() -> None:
+    first = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0], [5.0, 5.0]])
+    second = np.array([[1e9, 1.0, 1.0, 1.0, 3.0], [1.0 - 1e9, 0.0, 1.0, 2.0, 4.0]])
+    encoder = ProjectionEncoder(np.zeros(5), first @ second, factors=(first, second))
+    assert len(encoder._plan.matrices) == 1
