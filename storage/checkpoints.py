@@ -185,8 +185,8 @@ class Checkpoints:
     def _check_identity(self, manifest: Manifest) -> None:
         if manifest.config_digest != self._config_digest:
             raise IdentityMismatch(
-                f"{self._path} was trained with another configuration than its config.json holds "
-                f"(SHA-256 {manifest.config_digest} instead of {self._config_digest}); restore that file"
+                f"{self._path}/config.json is not the configuration of the committed rounds "
+                f"(SHA-256 {self._config_digest} instead of {manifest.config_digest}); restore that file"
             )
         found = [
             item

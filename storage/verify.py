@@ -46,7 +46,8 @@ def verify_run(path: str | os.PathLike[str]) -> list[Problem]:
     """Return everything that is wrong with a run; an empty list if nothing is.
 
     Checked are the configuration, every manifest and the chain of them, every file of the newest two rounds,
-    and what is left of older ones.  Unfinished attempts of drivers that died are no problem: `clean_run`
+    and what is left of older ones.  Of the newest two, the older may be absent as a whole: so looks a run that
+    has lost its newest manifest.  Unfinished attempts of drivers that died are no problem either; `clean_run`
     removes them.
     """
     folder = Path(os.path.abspath(path))
@@ -59,10 +60,13 @@ def verify_run(path: str | os.PathLike[str]) -> list[Problem]:
         problems.append(_problem(CONFIG, error))
     manifests = _manifests(store, problems)
     problems += _chain_problems(manifests, config_digest)
-    for number in sorted(manifests):
-        recent = number > max(manifests) - MIN_KEEP
-        problems += _newest_problems(store, manifests[number]) if recent else []
-        problems += [] if recent else _older_problems(store, manifests[number])
+    for number, manifest in manifests.items():
+        behind = max(manifests) - number
+        retired = behind > 0 and not store.exists(f"objects/{manifest.attempt}")
+        if behind < MIN_KEEP and not retired:
+            problems += _whole_problems(store, manifest)
+        else:
+            problems += _remaining_problems(store, manifest)
     return problems
 
 
@@ -102,7 +106,7 @@ def _chain_problems(manifests: dict[int, Manifest], config_digest: str | None) -
                 yield Problem(key, "IdentityMismatch", f"{name} is {right!r}; the round before has {left!r}")
 
 
-def _newest_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
+def _whole_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
     """Check every file, and that together they can be read."""
     damaged = False
     for record in manifest.objects:
@@ -119,7 +123,7 @@ def _newest_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Proble
         yield _problem(f"objects/{manifest.attempt}", error)
 
 
-def _older_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
+def _remaining_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
     """Check what is left: retention may have deleted a superseded round wholly or in part."""
     for record in manifest.objects:
         try:
