@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from ..tasks.protocols import Method
 
-FORMAT = "bitfleet-run"
-FORMAT_VERSION = 1
-
 _T = TypeVar("_T", bound=BaseModel)
 
 
@@ -109,8 +106,8 @@ class Job(_Table):
 class RunConfig(_Table):
     """What ``config.json`` holds.  Paths are absolute, or relative to the run directory."""
 
-    format: Literal["bitfleet-run"] = FORMAT
-    format_version: Literal[1] = FORMAT_VERSION
+    format: Literal["bitfleet-run"] = "bitfleet-run"
+    format_version: Literal[1] = 1
     data: str
     data_digest: str
     method: dict[str, Any]

@@ -108,7 +108,8 @@ def encode_to(
         with_active=active,
     )
     try:
-        receipts = executor.map(EncodeBlock(model.method, writer), reader, plan.leaves(), model.reference())
+        function = EncodeBlock(model.method, writer, model.digest)
+        receipts = executor.map(function, reader, plan.leaves(), model.reference())
         return finish_codes(dest, receipts)
     except BaseException:
         shutil.rmtree(dest, ignore_errors=True)  # ours since create_codes, and of no use unfinished
@@ -121,10 +122,11 @@ class EncodeBlock:
 
     method: Method
     writer: CodesWriter
+    model: str
 
     def __call__(self, state: RoundState, block: Block) -> dict[str, Any]:
         """Write the chunk; return its first row and digest."""
-        encoder: Any = self.method.encoder(state)
+        encoder: Any = _encoder_of(self.model, self.method, state)
         packed = encoder.encode(block.vectors)
         active = encoder.active(block.vectors) if self.writer.with_active else None
         return self.writer.write(int(block.rows[0]), packed, active)
@@ -143,6 +145,19 @@ class EncodeChunk:
         assert encoder is not None
         tiles = [_encode_tile(encoder, piece) for piece in pieces(chunk)]
         return np.concatenate(tiles) if tiles else _no_codes(encoder)
+
+
+_ENCODERS: dict[str, Encoder] = {}
+
+
+def _encoder_of(digest: str, method: Method, state: RoundState) -> Encoder:
+    """Return the encoder of a model; the last one is kept, since every block of a job needs it."""
+    encoder = _ENCODERS.get(digest)
+    if encoder is None:
+        encoder = method.encoder(state)
+        _ENCODERS.clear()
+        _ENCODERS[digest] = encoder
+    return encoder
 
 
 def _encode_dask(model: Model, vectors: Any) -> Any:

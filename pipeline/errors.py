@@ -70,7 +70,8 @@ def exit_code(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """Return the error's message as one readable line; unforeseen errors also name their type."""
-    text = " ".join(str(error).split())
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    text = "; ".join(lines).replace(":; ", ": ")
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if not text:

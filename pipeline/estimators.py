@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .arrays import as_dataset, is_dataset, is_lazy, unwrap
 from .config import build_method
-from .runs import fit_in_memory, fit_run, recorded_seed
+from .fitting import fit_in_memory, fit_run
+from .opening import recorded_seed
 
 if TYPE_CHECKING:
     import os
@@ -87,8 +88,8 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
                 model = fit_in_memory(X, method, seed, Path(scratch), preprocess_on=preprocess_on)
         else:
-            seed = recorded_seed(checkpoint) if random_state is None else None
-            seed = _seed(random_state) if seed is None else seed
+            recorded = recorded_seed(checkpoint) if random_state is None else None
+            seed = _seed(random_state) if recorded is None else recorded
             model = fit_run(
                 X, checkpoint, method, scheduler=scheduler, seed=seed, preprocess_on=preprocess_on
             )
@@ -196,7 +197,7 @@ class LSH(BinaryHasher):
         self,
         n_bits: int = 64,
         *,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         center: bool = True,
         random_state: Any = None,
     ) -> None:
@@ -241,7 +242,7 @@ class ITQ(BinaryHasher):
         n_bits: int = 64,
         *,
         n_iter: int = 50,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         center: bool = True,
         random_state: Any = None,
     ) -> None:

@@ -108,7 +108,7 @@ def open_executor(
         yield SerialExecutor()
         return
     from ..cluster.dask_executor import DaskExecutor
-    from ..cluster.launch import connect
+    from ..cluster.launch import check_shared_path, connect
 
     table = where.table
     target = table.scheduler if where.client is None else where.client
@@ -118,6 +118,9 @@ def open_executor(
         threads_per_worker=table.threads_per_worker,
         memory_limit=table.memory_limit,
     ) as client:
-        if note is not None:
+        if note is not None and client.dashboard_link:
             note(f"dashboard: {client.dashboard_link}")
-        yield DaskExecutor(client, allow_environment_change=allow_environment_change)
+        executor = DaskExecutor(client, allow_environment_change=allow_environment_change)
+        if shared is not None:
+            check_shared_path(client, shared)
+        yield executor

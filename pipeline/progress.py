@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-#: Scalars that a person follows, in the order in which they are shown.
+#: Scalars whose names begin like this are what a person follows.
 FOLLOWED = ("objective", "loss")
 
 
@@ -68,11 +68,18 @@ def describe(event: Event) -> str:
             return f"{event.method}: {size}{where}"
         case RoundCommitted():
             of = "" if event.rounds is None else f"/{event.rounds}"
-            return "  ".join(
-                [f"round {event.round}{of}", *_followed(event.scalars), f"{event.seconds:.2f} s"]
-            )
+            return "  ".join([f"round {event.round}{of}", *_shown(event.scalars), f"{event.seconds:.2f} s"])
         case RunFinished():
             return f"finished after round {event.round}, model {event.model[:12]}"
+
+
+def followed(scalars: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scalars that a person follows: objectives and losses."""
+    return {
+        name: float(value)
+        for name, value in scalars.items()
+        if name.startswith(FOLLOWED) and isinstance(value, int | float) and math.isfinite(value)
+    }
 
 
 class SilentReporter:
@@ -137,7 +144,7 @@ class TerminalReporter(SilentReporter):
                         self._bar,
                         total=event.rounds,
                         completed=event.round,
-                        metrics="  ".join(_followed(event.scalars)),
+                        metrics="  ".join(_shown(event.scalars)),
                     )
             case RunFinished():
                 self.note(describe(event))
@@ -154,13 +161,8 @@ class TerminalReporter(SilentReporter):
         self._progress.stop()
 
 
-def _followed(scalars: Mapping[str, Any]) -> list[str]:
-    shown = []
-    for name in FOLLOWED:
-        value = scalars.get(name)
-        if isinstance(value, int | float) and math.isfinite(value):
-            shown.append(f"{name} {value:.6g}")
-    return shown
+def _shown(scalars: Mapping[str, Any]) -> list[str]:
+    return [f"{name} {value:.6g}" for name, value in followed(scalars).items()]
 
 
 def _count(number: int, noun: str) -> str:

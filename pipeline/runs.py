@@ -6,39 +6,29 @@ finished when its model is there.
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..cluster import fingerprint
-from ..cluster.serial import SerialExecutor
 from ..storage import events
-from ..storage.errors import DestinationExists, IdentityMismatch
-from ..storage.identity import describe, differences
-from ..storage.memory import MemoryCheckpoints
-from ..storage.run import RunDirectory
-from ..tasks.leaves import plan_leaves
-from ..tasks.protocols import DataInfo, LeafPlan, RoundState
-from .arrays import as_dataset, is_dataset, make_reader, spool, unwrap
-from .config import RunConfig, method_table, resolve_path
-from .errors import ConfigError, Interrupted, one_line
+from ..storage.errors import DestinationExists
+from ..tasks.protocols import DataInfo, RoundState
+from .errors import Interrupted, one_line
 from .executors import SERIAL, Where, choose, open_executor
 from .model import Model, load
+from .opening import Run, checkpoints_of, open_run, prepare
 from .preprocess import moments_of
 from .progress import broadcast
-from .train import Event, RoundCommitted, RunFinished, RunStarted, ignore, never, start_state, train
+from .train import Event, RoundCommitted, RunFinished, RunStarted, ignore, never, train
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from ..storage.checkpoints import Checkpoints
-    from ..storage.datasets import Dataset
-    from ..tasks.protocols import Arrays, Executor, Method
+    from ..tasks.protocols import Executor, Method
     from .arrays import Vectors
 
 MODEL = "model.zarr"
@@ -51,36 +41,6 @@ class Control:
     emit: Callable[[Event], None] = ignore
     note: Callable[[str], None] | None = None
     should_stop: Callable[[], bool] = never
-
-
-@dataclass(frozen=True)
-class Run:
-    """An opened run: its directory, its configuration and its data."""
-
-    directory: RunDirectory
-    config: RunConfig
-    method: Method
-    dataset: Dataset
-    preprocess: Dataset | None
-
-    @property
-    def path(self) -> Path:
-        """The run directory."""
-        return Path(self.directory.path)
-
-    @property
-    def plan(self) -> LeafPlan:
-        """How the data is cut."""
-        return LeafPlan(self.dataset.n_rows, self.config.block_rows, self.config.fan_in)
-
-    def identity(self) -> dict[str, Any]:
-        """Return everything that the run's bits depend on, as JSON values."""
-        return {
-            **self.config.identity(),
-            "data": self.dataset.digest,
-            "preprocess_on": None if self.preprocess is None else self.preprocess.digest,
-            "environment": fingerprint.environment(),
-        }
 
 
 def start(
@@ -127,126 +87,6 @@ def resume(
     return _go_on(run, where or choose(run.config.cluster), control or Control(), allow_environment_change)
 
 
-def prepare(
-    data: Vectors,
-    path: str | os.PathLike[str],
-    method: Method,
-    *,
-    where: Where = SERIAL,
-    seed: int = 0,
-    block_rows: int | None = None,
-    fan_in: int = 8,
-    preprocess_on: Vectors | None = None,
-) -> Run:
-    """Put data and configuration in place without starting anything."""
-    path = Path(os.path.abspath(path))
-    spooled = [folder for folder in (path / "data.zarr", path / "preprocess.zarr") if not folder.exists()]
-    try:
-        dataset = _placed(data, path / "data.zarr")
-        preprocess = None if preprocess_on is None else _placed(preprocess_on, path / "preprocess.zarr")
-        reader = dataset.reader()
-        start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
-        plan = plan_leaves(
-            dataset.n_rows,
-            dataset.n_features,
-            min_leaves=method.min_leaves,
-            block_rows=block_rows,
-            fan_in=fan_in,
-        )
-        config = RunConfig(
-            data=_recorded_path(dataset, path),
-            data_digest=dataset.digest,
-            method=method_table(method),
-            seed=seed,
-            block_rows=plan.block_rows,
-            fan_in=plan.fan_in,
-            preprocess_on=None if preprocess is None else _recorded_path(preprocess, path),
-            preprocess_digest=None if preprocess is None else preprocess.digest,
-            cluster=where.table,
-        )
-        directory, config = _directory(path, config)
-    except BaseException:
-        for folder in spooled:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return Run(directory, config, method, dataset, preprocess)
-
-
-def open_run(path: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Run:
-    """Open an existing run and its data.
-
-    Raises
-    ------
-    ConfigError
-        If there is no run, or its configuration cannot be read by this version.
-    """
-    path = Path(os.path.abspath(path))
-    if not RunDirectory.exists(path):
-        raise ConfigError(f"there is no run at {path}; start one with: bitfleet train DATA {path}")
-    directory = RunDirectory.open(path)
-    config = RunConfig.from_json(directory.config)
-    dataset = _expected(resolve_path(config.data, path) if data is None else data, config.data_digest)
-    preprocess = None
-    if config.preprocess_on is not None:
-        preprocess = _expected(resolve_path(config.preprocess_on, path), config.preprocess_digest)
-    return Run(directory, config, config.build_method(), dataset, preprocess)
-
-
-def checkpoints_of(run: Run, *, allow_environment_change: bool = False) -> Checkpoints:
-    """Return the run's checkpoints, bound to its identity."""
-    return run.directory.checkpoints(run.identity(), allow_environment_change=allow_environment_change)
-
-
-def recorded_seed(path: str | os.PathLike[str] | None) -> int | None:
-    """Return the seed of the run at ``path``, None where there is no run."""
-    if path is None or not RunDirectory.exists(Path(path)):
-        return None
-    return RunConfig.from_json(RunDirectory.open(Path(path)).config).seed
-
-
-def fit_run(
-    vectors: Vectors,
-    path: str | os.PathLike[str] | None,
-    method: Method,
-    *,
-    scheduler: Any,
-    seed: int,
-    preprocess_on: Vectors | None,
-) -> Model:
-    """Train for an estimator: like `start`, with a temporary run on this machine if ``path`` is None."""
-    where = choose(scheduler)
-    if path is not None:
-        return start(vectors, path, method, where=where, seed=seed, preprocess_on=preprocess_on)
-    if not where.on_this_machine:
-        raise ConfigError(
-            f"workers of {where.table.scheduler} read data and state from a folder that all of them see: "
-            "give checkpoint=, a path on a shared file system"
-        )
-    with tempfile.TemporaryDirectory(prefix="bitfleet-") as folder:
-        model = start(
-            vectors, Path(folder) / "run", method, where=where, seed=seed, preprocess_on=preprocess_on
-        )
-        return replace(model, path=None)
-
-
-def fit_in_memory(
-    vectors: Vectors, method: Method, seed: int, scratch: Path, *, preprocess_on: Vectors | None = None
-) -> Model:
-    """Train in this process and keep nothing on disk but what is too large for memory."""
-    reader = make_reader(vectors, scratch / "data")
-    plan = plan_leaves(reader.n_rows, reader.n_features, min_leaves=method.min_leaves)
-    executor = SerialExecutor()
-
-    def moments() -> Arrays:
-        return moments_of(make_reader(preprocess_on, scratch / "preprocess"), executor, fan_in=plan.fan_in)
-
-    state = train(
-        method, reader, executor, MemoryCheckpoints(), plan, seed,
-        moments=None if preprocess_on is None else moments,
-    )  # fmt: skip
-    return Model(method, state, DataInfo(reader.n_rows, reader.n_features, reader.dtype))
-
-
 def _go_on(run: Run, where: Where, control: Control, allow_environment_change: bool) -> Model:
     """Train from the last committed round to the end and save the model."""
     target = run.path / MODEL
@@ -280,7 +120,7 @@ def _train(
     preprocess = run.preprocess
     moments = None
     if preprocess is not None:
-        moments = partial(moments_of, preprocess.reader(), executor, fan_in=run.config.fan_in)
+        moments = partial(moments_of, preprocess.reader(), executor, run.method, fan_in=run.config.fan_in)
     try:
         return train(
             run.method,
@@ -335,38 +175,3 @@ def _log_to(log: events.EventLog) -> Callable[[Event], None]:
                 log.append(events.RUN_FINISHED, **asdict(event))
 
     return emit
-
-
-def _placed(vectors: Vectors, path: Path) -> Dataset:
-    """Return the data set that ``vectors`` is, or write what is in memory or to be computed to ``path``."""
-    return as_dataset(vectors) if is_dataset(vectors) else spool(unwrap(vectors), path)
-
-
-def _recorded_path(dataset: Dataset, run: Path) -> str:
-    """Return what ``config.json`` says: relative to the run for data inside it, else absolute."""
-    path = Path(dataset.path)
-    return str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
-
-
-def _expected(path: str | os.PathLike[str], digest: str | None) -> Dataset:
-    dataset = as_dataset(path)
-    if dataset.digest != digest:
-        raise IdentityMismatch(
-            f"{dataset.path} is not the data of this run: expected digest {digest}, got {dataset.digest}"
-        )
-    return dataset
-
-
-def _directory(path: Path, config: RunConfig) -> tuple[RunDirectory, RunConfig]:
-    """Make the run, or open the one that is there if it differs at most in where it computes."""
-    if not RunDirectory.exists(path):
-        return RunDirectory.create(path, config.to_json()), config
-    there = RunDirectory.open(path)
-    stored = RunConfig.from_json(there.config)
-    found = list(differences(stored.identity(), config.identity()))
-    if found:
-        raise IdentityMismatch(
-            f"{path} belongs to another run:\n{describe(found)}\n"
-            "choose another run directory, or give what the run was started with"
-        )
-    return there, stored

@@ -241,9 +241,20 @@ class Method(Protocol):
 class BlockReader(Protocol):
     """Reads blocks on a worker; small and picklable (a path and a few numbers) unless data is in memory."""
 
-    n_rows: int
-    n_features: int
-    dtype: str
+    @property
+    def n_rows(self) -> int:
+        """Rows of the dataset."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a block's vectors."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Type of a block's vectors in memory."""
+        ...
 
     def read(self, address: BlockAddress) -> Any:
         """Return a `Block`, or a pair of blocks for a `BlockPair`."""
@@ -251,12 +262,12 @@ class BlockReader(Protocol):
 
 
 class StateReference(Protocol):
-    """Where a committed state can be read back from; small and picklable.
+    """Where a committed state can be read back from; small and picklable."""
 
-    ``key`` identifies the content (a digest), so that workers can cache what they read.
-    """
-
-    key: str
+    @property
+    def key(self) -> str:
+        """Identifies the content (a digest), so that workers can cache what they read."""
+        ...
 
     def load(self) -> Any:
         """Return an object with ``round``, ``arrays`` and ``scalars``."""

@@ -1,0 +1,223 @@
+"""The verbs of the command line on data, codes, results and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .cli_output import Output  # noqa: TC001  (read at run time)
+from .errors import CHECKPOINT
+
+Model = Annotated[Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN")]
+Scheduler = Annotated[
+    str,
+    typer.Option(help='"serial" (this process), "local" (a cluster on this machine), or tcp://… / tls://…'),
+]
+
+
+def ingest(
+    output: Output,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Source files (several are taken as one), then the new data set.", metavar="SRC… DEST"
+        ),
+    ],
+    vectors: Annotated[Optional[str], typer.Option(help="Name of the vectors inside the file.")] = None,  # noqa: UP045
+    labels: Annotated[Optional[str], typer.Option(help="Name of the labels, or a file of them.")] = None,  # noqa: UP045
+    nonfinite: Annotated[
+        str, typer.Option(help='What to do with NaN and infinity: "refuse" or "drop".')
+    ] = "refuse",
+    missing: Annotated[
+        str, typer.Option(help='Chunks absent from a Zarr source: "refuse" or "fill".')
+    ] = "refuse",
+    chunk_rows: Annotated[Optional[int], typer.Option(min=1, help="Rows of a stored chunk.")] = None,  # noqa: UP045
+) -> dict[str, Any]:
+    """Turn npy, npz, idx, fvecs/bvecs/ivecs, HDF5, Parquet or Zarr files into a data set.
+
+    Example: `bitfleet ingest train-images.idx3-ubyte.gz digits.zarr --labels train-labels.idx1-ubyte.gz`
+    """
+    from . import api
+    from .errors import ConfigError
+
+    if len(paths) < 2:
+        raise ConfigError("expected SRC… DEST: at least one source file and the new data set")
+    *sources, dest = paths
+    dataset = api.ingest(
+        sources if len(sources) > 1 else sources[0],
+        dest,
+        vectors=vectors,
+        labels=labels,
+        nonfinite=nonfinite,
+        missing=missing,
+        chunk_rows=chunk_rows,
+    )
+    result = _about_dataset(dataset)
+    output.table(result)
+    return result
+
+
+def encode(
+    output: Output,
+    run: Model,
+    data: Annotated[Path, typer.Argument(help="The data set to encode.", metavar="DATA")],
+    codes: Annotated[Path, typer.Argument(help="The new codes.", metavar="CODES")],
+    scheduler: Scheduler = "serial",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
+    ] = None,
+    active: Annotated[bool, typer.Option("--active", help="Also write index lists of the ones.")] = False,
+) -> dict[str, Any]:
+    """Encode a data set with a trained model.
+
+    Example: `bitfleet encode runs/posh digits.zarr codes.zarr`
+    """
+    from . import api
+    from .executors import choose
+    from .model import load
+
+    where = choose(_placed(scheduler, workers), n_workers=workers)
+    result = _about_codes(api.encode_into(load(run), data, codes.absolute(), where, active=active))
+    output.table(result)
+    return result
+
+
+def evaluate(
+    output: Output,
+    run: Model,
+    data: Annotated[Path, typer.Argument(help="The data set that is searched.", metavar="DATA")],
+    queries: Annotated[Path, typer.Argument(help="The data set of queries.", metavar="QUERIES")],
+    metrics: Annotated[str, typer.Option(help="Metrics, with commas between.")] = "map@1000,recall10@100",
+    codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
+    scheduler: Scheduler = "serial",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Orders equal distances.")] = 0,
+) -> dict[str, Any]:
+    """Measure how well codes retrieve labelled rows and true neighbours; a run keeps the result.
+
+    Example: `bitfleet evaluate runs/posh digits.zarr queries.zarr --metrics map@1000,recall10@100 --json`
+    """
+    from .executors import choose
+    from .run_job import evaluate_run
+
+    result = evaluate_run(
+        run,
+        data,
+        queries,
+        tuple(metrics.split(",")),
+        codes=codes,
+        where=choose(_placed(scheduler, workers), n_workers=workers),
+        seed=seed,
+    )
+    output.table({entry["name"]: entry["value"] for entry in result["metrics"]})
+    return result
+
+
+def inspect(
+    output: Output,
+    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.")],
+) -> dict[str, Any]:
+    """Tell what a path holds: kind, sizes, digests, configuration.
+
+    Example: `bitfleet inspect runs/posh`
+    """
+    from .inspection import inspect_path
+
+    result = inspect_path(path)
+    output.table(result)
+    return result
+
+
+def verify(
+    output: Output,
+    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.")],
+) -> dict[str, Any]:
+    """Read every byte of a run, model, data set or codes and compare digests; exit code 4 if any is wrong.
+
+    Example: `bitfleet verify runs/posh`
+    """
+    from .inspection import verify_path
+
+    problems = verify_path(path)
+    for problem in problems:
+        output.note(problem)
+    output.note(f"{path}: " + (f"{len(problems)} problems" if problems else "clean"))
+    output.code = CHECKPOINT if problems else output.code
+    return {"path": str(path), "clean": not problems, "problems": problems}
+
+
+def clean(
+    output: Output,
+    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")],
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that unfinished files must be old.")] = 3600.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+) -> dict[str, Any]:
+    """Remove what killed drivers left behind in a run; committed rounds are never touched.
+
+    Example: `bitfleet clean runs/posh --dry-run`
+    """
+    from ..storage.clean import clean_run
+
+    removed = clean_run(run, grace_seconds=grace, dry_run=dry_run)
+    for name in removed:
+        output.note(("would remove " if dry_run else "removed ") + name)
+    output.note(f"{run}: {len(removed)} unfinished files and attempts")
+    return {"path": str(run), "removed": removed, "dry_run": dry_run}
+
+
+def report(
+    output: Output,
+    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")],
+) -> dict[str, Any]:
+    """Write the run's report.html: metrics, learning curve, retrieved examples, provenance.
+
+    Example: `bitfleet report runs/posh`
+    """
+    from .report import write_report
+
+    result = {"run": str(run), "report": str(write_report(run))}
+    output.table(result)
+    return result
+
+
+def demo(
+    output: Output,
+    dest: Annotated[Path, typer.Option(help="A new folder for everything that the demo makes.")] = Path(
+        "demo-run"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier demo there.")] = False,
+) -> dict[str, Any]:
+    """Train, encode, evaluate and report on the digits that come with the package; takes a minute or two.
+
+    Example: `bitfleet demo --dest demo-run`
+    """
+    from .demo_run import run_demo
+
+    path = run_demo(dest, force=force)
+    result = {"report": str(path)}
+    output.table(result)
+    return result
+
+
+VERBS = (encode, evaluate, inspect, verify, clean, report, demo)
+
+
+def _placed(scheduler: str, workers: int | None) -> str:
+    """Return the scheduler; asking for workers asks for a local cluster."""
+    return "local" if workers is not None and scheduler == "serial" else scheduler
+
+
+def _about_dataset(dataset: Any) -> dict[str, Any]:
+    from .inspection import about_dataset
+
+    return about_dataset(dataset)
+
+
+def _about_codes(codes: Any) -> dict[str, Any]:
+    from .inspection import about_codes
+
+    return about_codes(codes)
