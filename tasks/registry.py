@@ -6,6 +6,7 @@ import difflib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from .methods.itq import ITQ
 from .methods.lsh import LSH
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ GROUP = "bitfleet.methods"
 
 METHODS: dict[str, type[Method]] = {
     "lsh": LSH,
+    "itq": ITQ,
 }
 
 

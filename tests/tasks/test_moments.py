@@ -74,7 +74,7 @@ def test_a_share_of_variance_takes_the_least_number_that_explains_it() -> None:
 
 
 def test_without_centring_the_second_moment_counts() -> None:
-    X = [*np.random.default_rng(2).normal(size=(50, 3)), 10, 0, 0]
+    X = np.random.default_rng(2).normal(size=(50, 3)) + np.array([10, 0, 0])
     components, variance = pca(summary(X), 3, center=False)
     np.testing.assert_allclose(components @ np.diag(variance) @ components.T, X.T @ X / 50, rtol=1e-10)
 
