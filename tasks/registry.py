@@ -6,6 +6,7 @@ import difflib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from .methods.fruitfly import FruitFly
 from .methods.itq import ITQ
 from .methods.lsh import LSH
 
@@ -17,6 +18,7 @@ GROUP = "bitfleet.methods"
 METHODS: dict[str, type[Method]] = {
     "lsh": LSH,
     "itq": ITQ,
+    "fruit_fly": FruitFly,
 }
 
 
