@@ -1,0 +1,230 @@
+"""How good codes are: retrieval of labelled rows and of true neighbours.
+
+The database is never in memory as a whole, nor is it copied: each block is encoded where it is read, and only
+the best of every query travel (`neighbors`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cluster.serial import SerialExecutor
+from ..tasks.metrics import average_precision_at, parse_metrics, precision_at, recall_at, relevance
+from ..tasks.protocols import LeafPlan
+from .errors import ConfigError
+from .evaluate_inputs import check_fit, codes_of, rows_of
+from .executors import choose, open_executor
+from .model import ModelLike, as_model
+from .neighbors import BlockSearch
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    import xarray
+
+    from ..storage.codes import Codes
+    from ..tasks.metrics import Metric
+    from ..tasks.protocols import Executor
+    from .arrays import Vectors
+    from .evaluate_inputs import Rows
+    from .model import Model
+
+DEFAULT_METRICS = ("map@1000", "precision@1000", "recall10@100")
+SHOWN = 10  # retrieved items that the result keeps for every query
+TIE_RULE = "equal distances in the order of a Philox number addressed by (seed, row), then by row"
+
+_HELD = 2**23  # list entries held at once: more queries take several passes
+_SPELLED = {"euclidean": "Euclidean", "cosine": "cosine"}
+
+
+def evaluate(
+    model: ModelLike,
+    data: Vectors,
+    queries: Vectors,
+    metrics: str | Iterable[str] = DEFAULT_METRICS,
+    *,
+    codes: Codes | str | os.PathLike[str] | None = None,
+    scheduler: Any = None,
+    executor: Executor | None = None,
+    seed: int = 0,
+    distance: str = "euclidean",
+) -> xarray.Dataset:
+    """Measure how well a model's codes retrieve rows of ``data`` for ``queries``.
+
+    Codes at equal Hamming distance are ordered by random numbers addressed by (seed, row), then by row: the
+    result is the same for every block size, number of workers and run.
+
+    Parameters
+    ----------
+    model : Model, path, or fitted estimator
+    data : Dataset, path, array of shape (n, d), or pair (array, labels)
+        What is searched.
+    queries : like data, shape (q, d)
+        What is looked for.
+    metrics : str or iterable of str
+        ``map@n``, ``map_min@n``, ``precision@n`` (these need labels), ``recallK@R``, ``recall@R`` (K = 10).
+    codes : Codes or path, optional
+        Codes of ``data`` made with this model; otherwise each block is encoded as it is read.
+    scheduler : str or distributed.Client, optional
+        Where to compute, as in `bitfleet.train`; this process by default.
+    executor : Executor, optional
+        Instead of ``scheduler``: an executor that is there already.
+    seed : int
+        Orders equal distances.
+    distance : str
+        ``"euclidean"`` or ``"cosine"``: what makes true neighbours.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``value (metric)`` with its ``standard_error (metric)`` over queries, ``per_query (metric, query)``,
+        and the first items retrieved: ``retrieved (query, rank)`` row numbers, ``hamming (query, rank)``.
+        The attributes hold each metric's definition, the tie rule, and the digests of model and data.
+
+    Raises
+    ------
+    ValueError
+        If a metric is unknown (all are listed), sizes do not fit, or labels are missing that a metric needs.
+    """
+    asked = parse_metrics(metrics)
+    model = as_model(model)
+    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=_folder_for(model, scheduler)) as folder:
+        scratch = Path(folder)
+        with _opened(executor, scheduler, scratch) as chosen:
+            in_process = isinstance(chosen, SerialExecutor)
+            database = rows_of(data, "data", scratch, in_process=in_process)
+            probes = rows_of(queries, "queries", scratch, in_process=True)
+            check_fit(model, database, probes, asked)
+            stored = None if codes is None else codes_of(codes, model, database)
+            search = BlockSearch(
+                model, database.reader, chosen, seed, stored, None if in_process else scratch
+            )
+            found = _measure(search, database, probes, asked, distance)
+    return _result(found, asked, model, database, probes, seed=seed, distance=distance)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Metrics of every query, shape (metric, query), and what it retrieved first, shape (query, rank)."""
+
+    per_query: np.ndarray
+    retrieved: np.ndarray
+    hamming: np.ndarray
+
+
+def _measure(
+    search: BlockSearch, database: Rows, queries: Rows, asked: tuple[Metric, ...], distance: str
+) -> _Found:
+    n_rows = database.reader.n_rows
+    depth = min(max(SHOWN, *(metric.cutoff for metric in asked)), n_rows)
+    neighbors = min(max(metric.neighbors for metric in asked), n_rows)
+    batches = LeafPlan(queries.reader.n_rows, max(1, _HELD // max(depth, neighbors))).leaves()
+    values, retrieved, hamming = [], [], []
+    for batch in batches:
+        vectors = queries.reader.read(batch).vectors
+        found = search.by_code(vectors, depth)
+        true = search.by_vector(vectors, neighbors, distance)["id"] if neighbors else None
+        labels = None if queries.labels is None else queries.labels[batch.start : batch.stop]
+        values.append(_values(asked, found["id"], true, labels, database.labels))
+        retrieved.append(found["id"][:, :SHOWN])
+        hamming.append(found["distance"][:, :SHOWN])
+    return _Found(np.concatenate(values, axis=1), np.concatenate(retrieved), np.concatenate(hamming))
+
+
+def _values(
+    asked: tuple[Metric, ...],
+    retrieved: np.ndarray,
+    true: np.ndarray | None,
+    query_labels: np.ndarray | None,
+    database_labels: np.ndarray | None,
+) -> np.ndarray:
+    """Return all metrics of a batch of queries, shape (metric, query)."""
+    relevant = n_relevant = None
+    if query_labels is not None and database_labels is not None:
+        relevant = relevance(database_labels[retrieved], query_labels)
+        names, counts = np.unique(database_labels, return_counts=True)
+        place = np.minimum(np.searchsorted(names, query_labels), len(names) - 1)
+        n_relevant = np.where(names[place] == query_labels, counts[place], 0)
+    rows = []
+    for metric in asked:
+        if metric.kind == "recall":
+            assert true is not None
+            rows.append(recall_at(true, retrieved, metric.neighbors, metric.cutoff))
+            continue
+        assert relevant is not None
+        if metric.kind == "precision":
+            rows.append(precision_at(relevant, metric.cutoff))
+        else:
+            among = n_relevant if metric.kind == "map_min" else None
+            rows.append(average_precision_at(relevant, metric.cutoff, among))
+    return np.stack(rows)
+
+
+def _result(
+    found: _Found,
+    asked: tuple[Metric, ...],
+    model: Model,
+    database: Rows,
+    queries: Rows,
+    *,
+    seed: int,
+    distance: str,
+) -> xarray.Dataset:
+    import xarray
+
+    n_queries = found.per_query.shape[1]
+    spread = found.per_query.std(axis=1, ddof=1) if n_queries > 1 else np.full(len(asked), np.nan)
+    attrs = {
+        "model": model.digest,
+        "method": model.method.name,
+        "data": database.digest or "in memory",
+        "queries": queries.digest or "in memory",
+        "n_rows": database.reader.n_rows,
+        "n_queries": n_queries,
+        "seed": seed,
+        "ties": TIE_RULE,
+        "true_neighbors": f"{distance} distance",
+    }
+    return xarray.Dataset(
+        {
+            "value": ("metric", found.per_query.mean(axis=1)),
+            "standard_error": ("metric", spread / np.sqrt(n_queries)),
+            "per_query": (("metric", "query"), found.per_query),
+            "retrieved": (("query", "rank"), found.retrieved),
+            "hamming": (("query", "rank"), found.hamming),
+        },
+        coords={
+            "metric": [metric.name for metric in asked],
+            "query": np.arange(n_queries),
+            "rank": np.arange(1, found.retrieved.shape[1] + 1),
+        },
+        attrs=attrs | {metric.name: metric.definition(_SPELLED[distance]) for metric in asked},
+    )
+
+
+def _opened(executor: Executor | None, scheduler: Any, scratch: Path) -> AbstractContextManager[Executor]:
+    if executor is None:
+        return open_executor(choose(scheduler), shared=scratch)
+    if scheduler is not None:
+        raise ConfigError("expected scheduler= or executor=, got both")
+    return nullcontext(executor)
+
+
+def _folder_for(model: Model, scheduler: Any) -> Path | None:
+    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
+    if scheduler is None or choose(scheduler).on_this_machine:
+        return None
+    if model.path is None:
+        raise ConfigError(
+            "workers on other machines read the model and the queries from a folder that all of them see: "
+            "save the model there first and give its path"
+        )
+    return model.path.parent

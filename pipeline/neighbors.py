@@ -1,0 +1,92 @@
+"""Nearest rows of a whole data set for a batch of queries, by codes and by vectors, on any executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..tasks.leaves import base_rows
+from ..tasks.protocols import LeafPlan, RoundState
+from ..tasks.search import NearestCodes, NearestVectors
+from .model import HeldState, Model, ModelReference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from ..storage.codes import Codes
+    from ..tasks.protocols import BlockReader, Executor, Program, StateReference
+
+
+@dataclass(frozen=True)
+class BlockSearch:
+    """Searches a database block by block; only the best of each query travel.
+
+    Queries reach the workers as a stored state, never inside the task graph.
+
+    Attributes
+    ----------
+    model : Model
+        Encodes the queries, and the database's blocks where they are read.
+    reader : BlockReader
+        The database's vectors.
+    executor : Executor
+    seed : int or None
+        Orders equal distances at random but reproducibly; None: by row number.
+    codes : Codes, optional
+        The database's codes by this model, if there are any; then nothing is encoded again.
+    scratch : Path, optional
+        A folder that all workers see; None if everything happens in this process.
+    """
+
+    model: Model
+    reader: BlockReader
+    executor: Executor
+    seed: int | None = None
+    codes: Codes | None = None
+    scratch: Path | None = None
+
+    def by_code(self, queries: np.ndarray, k: int) -> dict[str, np.ndarray]:
+        """Return the k nearest codes of each query.
+
+        Parameters
+        ----------
+        queries : ndarray of float, shape (q, d)
+        k : int
+
+        Returns
+        -------
+        dict
+            ``distance`` int32 and ``id`` int64, shape (q, min(k, n)), nearest first.
+        """
+        arrays = {"query_codes": self.model.encoder().encode(queries)}
+        if self.codes is None:
+            program = NearestCodes(k, self.seed, self.model.method)
+            return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)
+        program = NearestCodes(k, self.seed)
+        return self._reduce(program, self.codes.reader(), self.codes.chunk_rows, arrays)
+
+    def by_vector(self, queries: np.ndarray, k: int, distance: str = "euclidean") -> dict[str, np.ndarray]:
+        """Return the k nearest vectors of each query; like `by_code`, with ``distance`` float64, squared."""
+        program = NearestVectors(k, self.seed, distance)
+        rows = base_rows(self.reader.n_features)
+        return self._reduce(program, self.reader, rows, {"query_vectors": queries})
+
+    def _reduce(
+        self, program: Program, reader: BlockReader, rows: int, arrays: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        leaves = LeafPlan(reader.n_rows, rows).leaves()
+        return self.executor.reduce(reader, leaves, program, self._share(arrays))
+
+    def _share(self, arrays: dict[str, np.ndarray]) -> StateReference:
+        """Return a reference to the model's state with the queries added."""
+        old = self.model.state
+        state = RoundState(old.round, {**old.arrays, **arrays}, old.scalars)
+        extended = replace(self.model, state=state, path=None)
+        if self.scratch is None:
+            return HeldState(state, extended.digest)
+        path = self.scratch / f"queries-{extended.digest[:16]}.zarr"
+        if not path.exists():
+            extended.save(path)
+        return ModelReference(str(path), extended.digest)
