@@ -23,7 +23,16 @@ from .manifest import check_array_name
 from .metadata import ALLOWED
 from .objects import TEMPORARY
 from .rounds import read_only
-from .safe import MAX_JSON_BYTES, read_array, read_group, sync_folder, sync_tree, write_array, write_group
+from .safe import (
+    MAX_JSON_BYTES,
+    read_array,
+    read_group,
+    resolve_inside,
+    sync_folder,
+    sync_tree,
+    write_array,
+    write_group,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +149,7 @@ def _read(path: Path, name: str, record: Any) -> np.ndarray:
     except (TypeError, ValueError, LookupError) as error:
         raise CorruptObject(f"{path}: the entry of array {name!r} is damaged: {error}") from error
     expected = math.prod(shape) * np.dtype(dtype).itemsize
-    array = read_array(path / name, dtypes=frozenset({dtype}), max_bytes=expected)
+    array = read_array(resolve_inside(path, name), dtypes=frozenset({dtype}), max_bytes=expected)
     if array.shape != shape:
         raise CorruptObject(f"{path / name} has shape {array.shape}, the model's header says {shape}")
     return read_only(np.asarray(array, order="C"))

@@ -46,9 +46,9 @@ def verify_run(path: str | os.PathLike[str]) -> list[Problem]:
     """Return everything that is wrong with a run; an empty list if nothing is.
 
     Checked are the configuration, every manifest and the chain of them, every file of the newest two rounds,
-    and what is left of older ones.  Of the newest two, the older may be absent as a whole: so looks a run that
-    has lost its newest manifest.  Unfinished attempts of drivers that died are no problem either; `clean_run`
-    removes them.
+    and what is left of older ones.  Of the newest two, the older may be absent as a whole: so looks a run
+    that has lost its newest manifest.  Unfinished attempts of drivers that died are no problem either;
+    `clean_run` removes them.
     """
     folder = Path(os.path.abspath(path))
     store = LocalObjects(folder)

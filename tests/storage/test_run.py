@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from bitfleet.storage.errors import CorruptObject, DestinationExists, IdentityMismatch
+from bitfleet.storage.events import HEARTBEAT, Heartbeat
+from bitfleet.storage.run import RunDirectory, status
+
+
+def test_create_then_open(driver, tmp_path):
+    created = RunDirectory.create(tmp_path / "runs/a", driver.CONFIG)
+    opened = RunDirectory.open(tmp_path / "runs/a")
+    assert opened == created
+    assert opened.config == driver.CONFIG
+    assert opened.path == tmp_path / "runs/a"
+    assert RunDirectory.exists(tmp_path / "runs/a")
+    assert not RunDirectory.exists(tmp_path / "runs")
+
+
+def test_creating_twice_is_the_same_run_if_the_configuration_is(tmp_path):
+    first = RunDirectory.create(tmp_path, {"a": (1, 2), "b": {"c": 0.1}})
+    before = (tmp_path / "config.json").read_bytes()
+    assert RunDirectory.create(tmp_path, {"b": {"c": 0.1}, "a": [1, 2]}) == first
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_another_configuration_is_a_conflict_that_names_each_field(tmp_path):
+    RunDirectory.create(tmp_path, {"method": {"name": "posh", "n_bits": 64}, "seed": 0})
+    with pytest.raises(IdentityMismatch) as caught:
+        RunDirectory.create(tmp_path, {"method": {"name": "posh", "n_bits": 32}, "seed": 1})
+    assert "method.n_bits: stored 64, given 32" in str(caught.value)
+    assert "seed: stored 0, given 1" in str(caught.value)
+    assert "name" not in str(caught.value)
+    assert RunDirectory.open(tmp_path).config["seed"] == 0
+
+
+def test_what_is_no_run_is_an_error(tmp_path):
+    with pytest.raises(CorruptObject, match="there is no run there"):
+        RunDirectory.open(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DestinationExists, match="is a file"):
+        RunDirectory.create(tmp_path / "file", {})
+
+
+@pytest.mark.parametrize("config", [{"a": float("inf")}, {"a": {1, 2}}, {1: 2}])
+def test_a_configuration_is_json(tmp_path, config):
+    with pytest.raises((TypeError, ValueError)):
+        RunDirectory.create(tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_references_do_not_depend_on_the_working_directory(driver, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reference = driver.run("run", 1).reference()
+    monkeypatch.chdir("/")
+    assert driver.same(reference.load(), driver.expected(1))
+
+
+# --- status ---------------------------------------------------------------------------------------------
+
+
+def test_the_status_of_a_run_through_its_life(driver, tmp_path):
+    run = RunDirectory.create(tmp_path, driver.CONFIG)
+    assert status(tmp_path)["state"] == "interrupted"
+    assert status(tmp_path)["round"] is None
+    with Heartbeat(tmp_path):
+        run.events().append("run_started", rounds=3)
+        driver.run(tmp_path, 2)
+        found = status(tmp_path)
+        assert (found["state"], found["round"], found["rounds"]) == ("running", 2, 3)
+        assert found["metrics"] == {"loss": driver.expected(2).scalars["loss"]}
+        assert found["rate"] is None or found["rate"] > 0
+        past = time.time() - 61
+        os.utime(tmp_path / HEARTBEAT, (past, past))
+        assert status(tmp_path)["state"] == "interrupted"
+    for kind, state in {
+        "run_failed": "failed",
+        "run_interrupted": "interrupted",
+        "run_finished": "finished",
+    }.items():
+        run.events().append("run_started")
+        run.events().append(kind, error="disk full")
+        assert status(tmp_path)["state"] == state
+        assert status(tmp_path)["error"] == ("disk full" if state == "failed" else None)
+
+
+def test_a_damaged_run_has_a_status(driver, tmp_path):
+    driver.run(tmp_path, 3)
+    (tmp_path / "manifests/00000003.json").write_text("{")
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "events.jsonl").write_bytes(b"\0\xff")
+    assert (status(tmp_path)["state"], status(tmp_path)["round"]) == ("interrupted", 2)
+    assert status(tmp_path / "absent")["round"] is None
