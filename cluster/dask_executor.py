@@ -92,9 +92,8 @@ class DaskExecutor:
                 sequential = session.wait_for(session.submit("bitfleet-start", worker.probe, work))
                 add = _add_in_order if sequential else _add_in_tree
                 root = [add(session, work, addresses, fan_in)]
-            return session.wait_for(
-                session.submit("bitfleet-finish", worker.finish, work, *root, priority=10)
-            )
+            summary = session.submit("bitfleet-finish", worker.finish, work, *root, priority=10)
+            return session.wait_for(summary)
 
     def map(
         self,
@@ -150,10 +149,9 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
 
 def leaves_per_task(n_leaves: int, n_threads: int, fan_in: int) -> int:
     """Return how many leaves, a power of the fan-in, one task adds up; decides nothing but who works when."""
+    largest = min(MAX_LEAVES_PER_TASK, n_leaves // (MIN_TASKS_PER_THREAD * max(1, n_threads)))
     size = 1
-    while (
-        size * fan_in <= MAX_LEAVES_PER_TASK and n_leaves >= size * fan_in * MIN_TASKS_PER_THREAD * n_threads
-    ):
+    while size * fan_in <= largest:
         size *= fan_in
     return size
 

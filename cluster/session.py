@@ -12,6 +12,7 @@ import uuid
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from distributed import KilledWorker
 from distributed.scheduler import NoValidWorkerError
@@ -29,7 +30,7 @@ POLL_SECONDS = 2.0
 
 
 class Session:
-    """A context in which tasks run; whatever is still running when it ends is cancelled.
+    """A context in which tasks run; if it ends with an error, everything that it has submitted is cancelled.
 
     Parameters
     ----------
@@ -42,7 +43,8 @@ class Session:
         self.client = client
         self._worker_timeout = worker_timeout
         self._token = uuid.uuid4().hex[:12]
-        self._running: set[Future] = set()
+        self._running: set[Future] = set()  # keeps them alive until they have ended
+        self._alive: WeakSet[Future] = WeakSet()
         self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._last_seen = self._last_look = time.monotonic()
         self._workers: dict[str, int] = {}
@@ -53,9 +55,10 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._running:
-            with suppress(Exception):  # the cluster may be gone; the error on its way says so
-                self.client.cancel(list(self._running), force=True)
+        # the traceback on its way keeps futures alive, and they would keep results in the workers' memory
+        if error is not None and self.client.status == "running":
+            with suppress(Exception):
+                self.client.cancel(list(self._alive), force=True)
         self._running.clear()
 
     def submit(
@@ -74,6 +77,7 @@ class Session:
                 function, *arguments, key=(f"{name}-{self._token}", *index), priority=priority, **hints
             )
             self._running.add(future)
+            self._alive.add(future)
             future.add_done_callback(self._ended.put)
         return future
 

@@ -315,3 +315,57 @@ class Bulky:
 
 def leaves(n_leaves: int, rows: int = 4) -> list[RowRange]:
     return [RowRange(i * rows, (i + 1) * rows) for i in range(n_leaves)]
+
+
+class _Products(_Sum):
+    def update(self, state, block):
+        left, right = block
+        state["sum"] += (left.vectors[:, None] * right.vectors).sum((0, 1))
+        state["count"] += len(left.rows)
+        return state
+
+
+@dataclass(frozen=True)
+class Products:
+    """Pairwise work."""
+
+    def accumulator(self, state):
+        return _Products()
+
+
+class _Raises(_Sum):
+    def __init__(self, error):
+        self.error = error
+
+    def init(self):
+        raise self.error
+
+
+@dataclass(frozen=True)
+class Raises:
+    error: Exception
+
+    def accumulator(self, state):
+        return _Raises(self.error)
+
+
+class _Rows:
+    """Keeps the rows themselves, so that its state may share memory with blocks."""
+
+    def init(self):
+        return {}
+
+    def update(self, state, block):
+        return {"rows": block.vectors}
+
+    def merge(self, left, right):
+        return {"rows": np.concatenate([left["rows"], right["rows"]])}
+
+    def finalize(self, state):
+        return state
+
+
+@dataclass(frozen=True)
+class Rows:
+    def accumulator(self, state):
+        return _Rows()

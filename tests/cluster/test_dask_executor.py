@@ -1,0 +1,242 @@
+"""The Dask executor: the serial executor's bits from any number of workers, small graphs, clear errors."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import cloudpickle
+import cluster_toys as toys
+import numpy as np
+import pytest
+from bitfleet.cluster import worker
+from bitfleet.cluster.dask_executor import DaskExecutor, leaves_per_task
+from bitfleet.cluster.embedded import MAX_EMBEDDED_BYTES
+from bitfleet.cluster.errors import ClusterLost, GraphTooLarge
+from bitfleet.cluster.serial import SerialExecutor
+from bitfleet.cluster.tree import Span
+from bitfleet.tasks.protocols import BlockPair, RoundState, RowIndices, RowRange
+from distributed import Client, Future
+
+SERIAL = SerialExecutor()
+
+
+def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
+    return left.keys() == right.keys() and all(
+        (left[name].dtype, left[name].shape, left[name].tobytes())
+        == (right[name].dtype, right[name].shape, right[name].tobytes())
+        for name in left
+    )
+
+
+@pytest.mark.parametrize(("n_leaves", "fan_in"), [(0, 8), (1, 8), (2, 2), (9, 8), (37, 3), (70, 8)])
+def test_the_sum_is_bit_for_bit_the_serial_one_in_any_order_of_completion(client, n_leaves, fan_in):
+    arguments = toys.Formula(n_leaves * 4), toys.leaves(n_leaves)
+    expected = SERIAL.reduce(*arguments, toys.Sum(), toys.EMPTY, fan_in=fan_in)
+    got = DaskExecutor(client).reduce(*arguments, toys.Sum(delays=True), toys.EMPTY, fan_in=fan_in)
+    assert same(got, expected)
+
+
+def test_many_leaves_in_few_tasks_make_the_same_tree(client):
+    n_leaves = 1000
+    assert leaves_per_task(n_leaves, sum(client.nthreads().values()), 3) >= 9
+    arguments = toys.Formula(n_leaves), toys.leaves(n_leaves, rows=1), toys.Spell(), toys.EMPTY
+    assert same(DaskExecutor(client).reduce(*arguments, fan_in=3), SERIAL.reduce(*arguments, fan_in=3))
+
+
+def test_the_committed_state_is_loaded_once_per_process(client, tmp_path):
+    reference = toys.Stored.write(tmp_path, scale=np.array([3.0]))
+    arguments = toys.Formula(400), toys.leaves(100), toys.Sum(), reference
+    got = DaskExecutor(client).reduce(*arguments)
+    loads = [path.name.split("-")[1] for path in tmp_path.glob("load-*")]
+    assert len(loads) == len(set(loads)) == len(client.nthreads())
+    assert same(got, SERIAL.reduce(*arguments))
+
+
+@pytest.mark.parametrize("n_leaves", [1, 10, 5000])
+def test_a_sequential_accumulator_sees_all_blocks_in_order(two, n_leaves):
+    arguments = toys.Formula(n_leaves * 4), toys.leaves(n_leaves), toys.Chain(), toys.EMPTY
+    assert same(DaskExecutor(two).reduce(*arguments), SERIAL.reduce(*arguments))
+
+
+def test_indices_and_pairs_are_addresses_like_others(two):
+    indices = [RowIndices((9, 2, 5)), RowIndices((1,)), RowIndices((7, 7))]
+    arguments = toys.Formula(10), indices, toys.Sum(), toys.EMPTY
+    assert same(DaskExecutor(two).reduce(*arguments), SERIAL.reduce(*arguments))
+    ranges = toys.leaves(4)
+    pairs = [BlockPair(left, right) for left in ranges for right in ranges]
+    arguments = toys.Formula(16), pairs, toys.Products(), toys.EMPTY
+    assert same(DaskExecutor(two).reduce(*arguments, fan_in=3), SERIAL.reduce(*arguments, fan_in=3))
+
+
+@pytest.mark.parametrize("n_blocks", [0, 1, 50, 400])
+def test_map_returns_results_in_the_order_of_the_addresses(client, n_blocks, tmp_path):
+    addresses = toys.leaves(n_blocks)[::-1]
+    reference = toys.Stored.write(tmp_path, w=np.ones(1))
+    got = DaskExecutor(client).map(
+        toys.Describe(delays=n_blocks < 100), toys.Formula(4 * n_blocks), addresses, reference
+    )
+    assert got == SERIAL.map(toys.Describe(), toys.Formula(4 * n_blocks), addresses, reference)
+    assert [result["start"] for result in got] == [address.start for address in addresses]
+
+
+def test_leaves_merges_and_the_end_have_one_blas_thread(two):
+    two.run(_four_blas_threads)
+    got = DaskExecutor(two).reduce(toys.Formula(80), toys.leaves(20), toys.BlasThreads(), toys.EMPTY)
+    assert got["threads"].tolist() == [1]
+
+
+def _four_blas_threads() -> None:
+    import threadpoolctl
+
+    threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
+    threadpoolctl.threadpool_limits(4, user_api="blas")
+    threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
+
+
+def test_blocks_are_read_from_memory_in_later_rounds(client, tmp_path):
+    n_leaves = 40
+    reader = toys.CountedFormula(n_leaves * 4, folder=str(tmp_path), digest=str(tmp_path))
+    executor = DaskExecutor(client)
+    reads = []
+    for number in range(3):
+        reference = toys.Held(RoundState(number), key=f"{tmp_path}-{number}")
+        executor.reduce(reader, toys.leaves(n_leaves), toys.Sum(), reference)
+        reads.append(len(list(tmp_path.iterdir())))
+    assert reads[0] == n_leaves
+    assert reads[2] < 1.5 * n_leaves  # placement is advice: some blocks may be computed elsewhere
+
+
+class TestErrors:
+    def test_exceptions_of_user_code_come_as_they_are(self, two):
+        with pytest.raises(toys.UserError, match="no such rows"):
+            DaskExecutor(two).reduce(toys.Formula(400), toys.leaves(100), toys.Fails(), toys.EMPTY)
+
+    @pytest.mark.parametrize(
+        "error", [OSError("disk"), RuntimeError("closed"), KeyError("k"), TimeoutError("t")]
+    )
+    def test_whatever_their_type(self, two, error):
+        with pytest.raises(type(error)) as caught:
+            DaskExecutor(two).reduce(toys.Formula(4), toys.leaves(1), toys.Raises(error), toys.EMPTY)
+        assert caught.value.args == error.args
+
+    def test_a_state_that_is_not_there_is_the_readers_error(self, two, tmp_path):
+        with pytest.raises(FileNotFoundError):
+            DaskExecutor(two).reduce(
+                toys.Formula(4), toys.leaves(1), toys.Sum(), toys.Stored(str(tmp_path), "absent")
+            )
+
+    def test_a_round_that_failed_leaves_nothing_behind(self, two):
+        executor = DaskExecutor(two)
+        with pytest.raises(toys.UserError):
+            executor.reduce(toys.Formula(400), toys.leaves(100), toys.Fails(), toys.EMPTY)
+        arguments = toys.Formula(40), toys.leaves(10), toys.Sum(), toys.EMPTY
+        assert same(executor.reduce(*arguments), SERIAL.reduce(*arguments))
+        deadline = time.monotonic() + 10
+        while two.futures and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.05)
+        assert two.futures == {}
+
+    def test_a_bulky_program_is_refused(self, two):
+        with pytest.raises(GraphTooLarge, match=r"program \(Bulky\)"):
+            DaskExecutor(two).reduce(toys.Formula(4), toys.leaves(1), toys.Bulky(), toys.EMPTY)
+
+    def test_a_reader_that_carries_the_data_is_refused(self, two):
+        with pytest.raises(GraphTooLarge, match=r"reader \(InMemory\)"):
+            DaskExecutor(two).map(
+                toys.Describe(), toys.InMemory(np.zeros((500_000, 3))), toys.leaves(1), toys.EMPTY
+            )
+
+    def test_an_address_that_lists_a_million_rows_is_refused(self, two):
+        with pytest.raises(GraphTooLarge, match="the address"):
+            DaskExecutor(two).reduce(
+                toys.Formula(10**6), [RowIndices(tuple(range(10**6)))], toys.Sum(), toys.EMPTY
+            )
+
+    def test_a_program_cannot_change_the_state(self, two):
+        with pytest.raises(ValueError, match="read-only"):
+            DaskExecutor(two).reduce(
+                toys.Formula(4),
+                toys.leaves(1),
+                toys.MutatesState(),
+                toys.Held(RoundState(1, {"scale": np.ones(1)}), "mutates"),
+            )
+
+    def test_a_client_that_is_closed_says_how_to_go_on(self, two):
+        client = Client(two.scheduler.address)
+        executor = DaskExecutor(client)
+        client.close()
+        with pytest.raises(ClusterLost, match=r"committed round is intact.*resume"):
+            executor.reduce(toys.Formula(4), toys.leaves(1), toys.Sum(), toys.EMPTY)
+        with pytest.raises(ClusterLost):
+            DaskExecutor(client)
+
+
+def test_a_task_does_not_change_what_it_was_given():
+    work = worker.Work(toys.Sum(), toys.Formula(40), toys.EMPTY)
+    ranges = tuple(toys.leaves(10))
+    parts = [worker.sum_piece(work, worker.Piece(Span(i, i + 1), ranges[i : i + 1]), 8) for i in range(10)]
+    stored = cloudpickle.dumps(parts)
+    first, second = worker.merge_parts(work, *parts), worker.merge_parts(work, *parts)
+    assert cloudpickle.dumps(parts) == stored
+    assert same(first, second)
+    assert worker.finish(work, first)["count"] == 40
+    chain = worker.Work(toys.Chain(), toys.Formula(40), toys.EMPTY)
+    before = {"value": np.array([0.25])}
+    worker.continue_in_order(chain, worker.Piece(Span(0, 10), ranges), before)
+    assert before["value"] == 0.25
+
+
+class RecordingClient(Client):
+    """A client that pickles all that is submitted, and counts the futures that the driver holds."""
+
+    def submit(self, function, *arguments, **options):
+        values = [value for value in arguments if not isinstance(value, Future)]
+        self.largest = max(getattr(self, "largest", 0), len(cloudpickle.dumps([function, values])))
+        self.n_tasks = getattr(self, "n_tasks", 0) + 1
+        future = super().submit(function, *arguments, **options)
+        self.most_held = max(getattr(self, "most_held", 0), len(self.futures))
+        return future
+
+
+@pytest.fixture
+def recording(two):
+    with RecordingClient(two.scheduler.address) as client:
+        yield client
+
+
+def test_nothing_large_is_submitted(recording, tmp_path):
+    """A state of 8 MB and blocks of 2.4 MB: neither enters the graph."""
+    reference = toys.Stored.write(tmp_path, scale=np.ones(10**6))
+    arguments = toys.Formula(2_000_000, 300), [RowRange(i * 2000, i * 2000 + 2000) for i in range(3)]
+    got = DaskExecutor(recording).reduce(*arguments, toys.Rows(), reference)
+    assert got["rows"].shape == (6000, 300)
+    assert recording.largest < 10_000 < MAX_EMBEDDED_BYTES
+
+
+def test_a_thousand_addresses_take_little_room_in_a_task(recording):
+    arguments = toys.Formula(40_000), toys.leaves(10_000), toys.Sum(), toys.EMPTY
+    assert same(DaskExecutor(recording).reduce(*arguments), SERIAL.reduce(*arguments))
+    assert recording.largest < 20_000
+    assert recording.n_tasks < 500
+
+
+def test_what_the_driver_holds_does_not_grow_with_the_leaves(recording):
+    held = []
+    for n_leaves in (60, 300):
+        recording.most_held = 0
+        addresses = [RowIndices((i,)) for i in range(n_leaves)]  # indices: one task per leaf
+        DaskExecutor(recording).reduce(toys.Formula(n_leaves), addresses, toys.Sum(), toys.EMPTY, fan_in=4)
+        held.append(recording.most_held)
+    assert held[1] < held[0] + 40
+    assert held[1] < 100
+
+
+@pytest.mark.parametrize(
+    ("n_leaves", "n_threads", "fan_in", "expected"),
+    [(9, 2, 8, 1), (127, 2, 8, 1), (128, 2, 8, 8), (1000, 2, 8, 8), (10_000, 2, 8, 64), (10**6, 2, 8, 64),
+     (10**6, 2, 100, 1), (1000, 40, 8, 1), (3000, 40, 8, 8), (500, 0, 2, 32)],
+)  # fmt: skip
+def test_leaves_per_task_leave_enough_tasks_for_everybody(n_leaves, n_threads, fan_in, expected):
+    assert leaves_per_task(n_leaves, n_threads, fan_in) == expected
