@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .methods.fruitfly import FruitFly
 from .methods.itq import ITQ
 from .methods.lsh import LSH
+from .methods.posh import POSH
 
 if TYPE_CHECKING:
     from .protocols import Method
@@ -19,6 +20,7 @@ METHODS: dict[str, type[Method]] = {
     "lsh": LSH,
     "itq": ITQ,
     "fruit_fly": FruitFly,
+    "posh": POSH,
 }
 
 

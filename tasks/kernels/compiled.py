@@ -93,7 +93,7 @@ def _settle(values, n_active, t, count):  # type: ignore[no-untyped-def]
         tied = 0
         for j in range(values.shape[0]):
             tied += values[j] == best
-        if above + tied >= n_active:
+        if above + tied >= n_active or tied == 0:  # no tie at all: NaN, which callers exclude
             return best, above
         above += tied
         below = best

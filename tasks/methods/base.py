@@ -12,9 +12,7 @@ how the weights follow.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -242,49 +240,6 @@ def integer(state: RoundState, key: str) -> int:
     if not isinstance(value, int):
         raise ValueError(f"expected the state's {key!r} to be an integer, got {value!r}")
     return value
-
-
-def check_count(method: object, field: str, at_least: int = 1, *, optional: bool = False) -> None:
-    """Check that a field is an integer (not a bool) of at least ``at_least`` and store it as plain int."""
-    value = getattr(method, field)
-    if optional and value is None:
-        return
-    try:
-        number = index(value)
-    except TypeError:
-        number = at_least - 1
-    if isinstance(value, bool) or number < at_least:
-        raise ValueError(f"expected {field} to be an integer >= {at_least}, got {value!r}")
-    object.__setattr__(method, field, number)
-
-
-def check_share(method: object, field: str, *, zero: bool = False) -> None:
-    """Check that a field is a number in (0, 1] (or [0, 1] with ``zero``) and store it as plain float."""
-    value = getattr(method, field)
-    number = float(value) if isinstance(value, (int, float, np.number)) else math.nan
-    if isinstance(value, bool) or not (0 < number <= 1 or (zero and number == 0)):
-        raise ValueError(f"expected {field} to be in {'[' if zero else '('}0, 1], got {value!r}")
-    object.__setattr__(method, field, number)
-
-
-def check_common(method: LinearMethod) -> None:
-    """Check the fields that all linear methods have."""
-    check_count(method, "n_bits")
-    if not isinstance(method.center, (bool, np.bool_)):
-        raise ValueError(f"expected center to be True or False, got {method.center!r}")
-    object.__setattr__(method, "center", bool(method.center))
-    if isinstance(method.n_components, (float, np.floating)):
-        check_share(method, "n_components")
-    else:
-        check_count(method, "n_components", optional=True)
-
-
-def check_active(method: LinearMethod) -> None:
-    """Check ``n_active`` of a sparse method against ``n_bits``."""
-    check_count(method, "n_active")
-    n_active = getattr(method, "n_active")  # noqa: B009
-    if n_active >= method.n_bits:
-        raise ValueError(f"expected n_active < n_bits = {method.n_bits}, got n_active={n_active}")
 
 
 def sparse_components(method: LinearMethod, info: DataInfo) -> int | float | None:

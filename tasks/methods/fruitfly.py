@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..random import stream
-from .base import Front, LinearMethod, check_active, check_common, check_share, sparse_components
+from .base import Front, LinearMethod, sparse_components
+from .checks import check_active, check_common, check_share
 
 if TYPE_CHECKING:
     from ..protocols import Arrays, DataInfo

@@ -22,7 +22,8 @@ import numpy as np
 
 from ..procrustes import orthogonal_factor, random_orthonormal
 from ..random import stream
-from .base import Front, LinearMethod, check_common, check_count, front_of, integer
+from .base import Front, LinearMethod, front_of, integer
+from .checks import check_common, check_count
 
 if TYPE_CHECKING:
     from ..protocols import Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState

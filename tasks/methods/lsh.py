@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..random import stream
-from .base import Front, LinearMethod, check_common
+from .base import Front, LinearMethod
+from .checks import check_common
 
 if TYPE_CHECKING:
     import numpy as np
