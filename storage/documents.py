@@ -68,10 +68,10 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
     if not path.is_file():
         raise CorruptObject(f"{path}: this file is missing")
     with path.open("rb") as stream:
-        text = stream.read(max_bytes + 1)
-    if len(text) > max_bytes:
-        raise UnsafeObject(f"{path}: expected at most {max_bytes:,} bytes of JSON")
-    return parse_json(text, str(path))
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise UnsafeObject(f"{path}: expected at most {max_bytes:,} bytes of JSON, got {size:,}")
+        return parse_json(stream.read(size), str(path))
 
 
 def parse_json(text: bytes, where: str) -> dict[str, Any]:

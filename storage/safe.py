@@ -56,11 +56,15 @@ _TARGET_CHUNK_BYTES = 2**25
 
 @dataclass(frozen=True)
 class CheckedArray:
-    """A Zarr array whose metadata and chunk files have been checked, and the only door to its rows."""
+    """A Zarr array whose metadata and chunk files have been checked, and the only door to its rows.
+
+    ``n_absent`` chunks are read as fill values, where that was asked for; else it is 0.
+    """
 
     path: Path
     layout: ArrayLayout
     zarr: zarr.Array
+    n_absent: int = 0
 
     def rows(self, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Return the rows ``start <= row < stop`` as stored; `CorruptObject` if they cannot be decoded."""
@@ -68,7 +72,8 @@ class CheckedArray:
         with decoding(self.path):
             rows = self.zarr[start:stop]
         # after reading: a chunk that vanished meanwhile has been read as zeros
-        require_chunks(self.path, self.layout, start, stop)
+        if not self.n_absent:
+            require_chunks(self.path, self.layout, start, stop)
         return np.asarray(rows)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
@@ -186,12 +191,12 @@ def check_array(
     path = Path(path)
     meta = read_json(path / "zarr.json")
     layout = check_array_metadata(meta, str(path), dtypes=dtypes, max_bytes=max_bytes, foreign=foreign)
-    check_chunks(path, layout, foreign=foreign, fill=fill)
+    n_absent = check_chunks(path, layout, foreign=foreign, fill=fill)
     with decoding(path):
         array = zarr.open_array(str(path), mode="r", zarr_format=3)
     if array.shape != layout.shape or array.dtype != layout.dtype:
         raise CorruptObject(f"{path}: the metadata changed while it was read")
-    return CheckedArray(path, layout, array)
+    return CheckedArray(path, layout, array, n_absent)
 
 
 def read_array(
