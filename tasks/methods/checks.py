@@ -1,4 +1,4 @@
-"""Checks of hyper-parameters, called from ``__post_init__``; what passes is stored as a plain Python value."""
+"""Checks of hyper-parameters, called from ``__post_init__``; what passes is stored as plain Python values."""
 
 from __future__ import annotations
 

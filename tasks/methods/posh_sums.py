@@ -58,7 +58,9 @@ class Winners:
         return left
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the sums as they are."""
+        """Return the sums; refuse what overflowed."""
+        if not (np.isfinite(state["square"]) and np.isfinite(state["total"]).all()):
+            raise ValueError("expected finite sums, but the vectors overflow; rescale them or use float64")
         return state
 
 
