@@ -1,0 +1,31 @@
+"""The full MNIST data for benchmarks: 70,000 digits as float32 in [0, 1], with labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import argparse
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = (ROOT.parent / "shared" / "data" / "mnist.npz", ROOT / "benchmarks" / "data" / "mnist.npz")
+
+
+def add_data_option(parser: argparse.ArgumentParser) -> None:
+    """Let the caller say where the data is."""
+    parser.add_argument("--data", type=Path, help="mnist.npz, made by: make_digits.py --all")
+
+
+def load_mnist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors, float32 of shape (70000, 784), and labels, int64."""
+    found = next((place for place in ([path] if path else PLACES) if place.is_file()), None)
+    if found is None:
+        raise SystemExit(
+            f"expected {path or PLACES[-1]}; make it with: python benchmarks/make_digits.py --all --dest "
+            f"{path or PLACES[-1].relative_to(ROOT)}"
+        )
+    with np.load(found) as file:
+        return (file["X"] / 255.0).astype(np.float32), file["y"].astype(np.int64)

@@ -1,0 +1,42 @@
+"""Run all benchmarks, one after the other; each prints one JSON line per result on standard output.
+
+python benchmarks/run.py [NAME …]        # for example: paper_tables itq_vs_faiss
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+HELPERS = {"run", "mnist", "make_digits"}
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+def main() -> int:
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", default=names, help=f"of {', '.join(names)}; all by default")
+    chosen = parser.parse_args().names
+    if unknown := sorted(set(chosen) - set(names)):
+        parser.error(f"unknown benchmarks {', '.join(unknown)}; there are {', '.join(names)}")
+    failed = []
+    for name in chosen:
+        print(f"== {name}", file=sys.stderr, flush=True)
+        done = subprocess.run(
+            [sys.executable, FOLDER / f"{name}.py"], env=os.environ | ONE_THREAD, check=False
+        )
+        if done.returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
