@@ -202,9 +202,11 @@ def _dask_blocks(vectors: Any) -> Iterator[np.ndarray]:
 
 
 def _finite(block: np.ndarray, first_row: int) -> np.ndarray:
-    if block.dtype.kind == "f" and not np.isfinite(np.sum(block, dtype=np.float64)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = block.dtype.kind == "f" and not np.isfinite(np.sum(block, dtype=np.float64))
+    if suspicious:
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
-        if len(bad):  # a sum of finite float64 may overflow
+        if len(bad):  # the sum of finite numbers may overflow
             shown = ", ".join(str(first_row + row) for row in bad[:5])
             raise DataRefused(
                 f"vectors hold NaN or infinity in {len(bad)} of rows {first_row} to "

@@ -175,7 +175,7 @@ def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Jo
 
 def method_names() -> list[str]:
     """Return the registered methods' names."""
-    return sorted(registry.METHODS)
+    return registry.names()
 
 
 def build_method(name: str, params: Mapping[str, Any]) -> Method:

@@ -62,9 +62,8 @@ def describe(event: Event) -> str:
     match event:
         case RunStarted():
             where = "" if event.resumed_from is None else f", going on after round {event.resumed_from}"
-            size = (
-                f"{event.n_rows:,} rows of {event.n_features} features in {_count(event.n_leaves, 'block')}"
-            )
+            rows, features = _count(event.n_rows, "row"), _count(event.n_features, "feature")
+            size = f"{rows} of {features} in {_count(event.n_leaves, 'block')}"
             return f"{event.method}: {size}{where}"
         case RoundCommitted():
             of = "" if event.rounds is None else f"/{event.rounds}"

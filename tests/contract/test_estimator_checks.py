@@ -1,0 +1,30 @@
+"""scikit-learn's own checks, all of them, for every estimator, with no expected failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bitfleet as bf
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+ESTIMATORS = [
+    bf.LSH(),
+    bf.LSH(n_bits=3, n_components=0.9),
+    bf.ITQ(),
+    bf.ITQ(n_bits=2, n_iter=2),
+    bf.FruitFly(),
+    bf.FruitFly(n_bits=8, n_active=2, density=0.5),
+    bf.POSH(),
+    bf.POSH(n_bits=8, n_active=2, n_epochs=2),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_check_estimator(estimator: Any) -> None:
+    results = check_estimator(estimator, on_skip=None, on_fail=None)
+    failed = [(r["check_name"], r["exception"]) for r in results if r["status"] not in ("passed", "skipped")]
+    assert not failed
+    skipped = [r["check_name"] for r in results if r["status"] == "skipped"]
+    assert skipped in ([], ["check_array_api_input"])  # only where SCIPY_ARRAY_API is not set
+    assert len(results) > 40
