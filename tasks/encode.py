@@ -20,15 +20,18 @@ W`` goes through few dimensions, the product runs as ``(c V) W``; then d + r tak
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .kernels.exact import exact_scores, padded_width
-from .kernels.pack import pack_active, pack_bits
+from .kernels.pack import pack_active, pack_bits, packed_width
 from .kernels.wta import between, bracket, choose
 
-TILE_ROWS = 256
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TILE_ROWS = 512
 _SLACK = 16
 _FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
 _WORST_DETOUR = 1000.0  # factors that cancel more than this leave too much to recompute
@@ -103,10 +106,9 @@ class ProjectionEncoder:
         if self.n_active is not None:
             return pack_active(self.active(vectors), self.n_bits)
         vectors = self._check(vectors)
-        packed = np.empty((len(vectors), -(-self.n_bits // 8)), np.uint8)
-        for start in range(0, len(vectors), TILE_ROWS):
-            stop = start + TILE_ROWS
-            packed[start:stop] = pack_bits(self._signs(self._centre(vectors, start, stop)))
+        packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
+        for tile in self._tiles(vectors):
+            packed[tile.rows] = pack_bits(self._signs(tile))
         return packed
 
     def active(self, vectors: np.ndarray) -> np.ndarray:
@@ -115,9 +117,8 @@ class ProjectionEncoder:
             raise ValueError("dense codes have no list of active bits; use encode")
         vectors = self._check(vectors)
         active = np.empty((len(vectors), self.n_active), np.int32)
-        for start in range(0, len(vectors), TILE_ROWS):
-            stop = start + TILE_ROWS
-            active[start:stop] = self._winners(self._centre(vectors, start, stop), self.n_active)
+        for tile in self._tiles(vectors):
+            active[tile.rows] = self._winners(tile, self.n_active)
         return active
 
     def _check(self, vectors: np.ndarray) -> np.ndarray:
@@ -128,11 +129,21 @@ class ProjectionEncoder:
             raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
         return vectors
 
-    def _centre(self, vectors: np.ndarray, start: int, stop: int) -> _Tile:
-        """Subtract the mean in float64, measure each row, and bring extreme rows to ordinary size."""
-        rows = vectors[start:stop]
-        padded = np.zeros((len(rows), self._plan.columns.shape[1]))
-        centred = padded[:, : self.n_features]
+    def _tiles(self, vectors: np.ndarray) -> Iterator[_Tile]:
+        """Yield the centred rows, some at a time, in buffers that each tile overwrites."""
+        height = min(TILE_ROWS, len(vectors))
+        padded = np.zeros((height, self._plan.columns.shape[1]))
+        rounded = np.empty((height, self.n_features), self._plan.matrices[0].dtype)
+        for start in range(0, len(vectors), TILE_ROWS):
+            rows = slice(start, min(start + TILE_ROWS, len(vectors)))
+            centred = padded[: rows.stop - start, : self.n_features]
+            lengths = self._centre(vectors[rows], centred, start)
+            tile = _Tile(rows, padded[: len(centred)], rounded[: len(centred)], lengths)
+            np.copyto(tile.rounded, centred, casting="same_kind")
+            yield tile
+
+    def _centre(self, rows: np.ndarray, centred: np.ndarray, start: int) -> np.ndarray:
+        """Write the rows minus the mean to ``centred``, extreme rows brought to size; return lengths."""
         with np.errstate(over="ignore", invalid="ignore"):
             np.subtract(rows, self.mean, out=centred, dtype=np.float64, casting="unsafe")
             squares = np.einsum("ij,ij->i", centred, centred)
@@ -147,10 +158,10 @@ class ProjectionEncoder:
             exponents = np.frexp(largest)[1]
             centred[extreme] = np.ldexp(centred[extreme], -exponents[:, None])
             squares[extreme] = np.einsum("ij,ij->i", centred[extreme], centred[extreme])
-        return _Tile(padded, centred, np.sqrt(squares))
+        return np.sqrt(squares)
 
     def _fast_scores(self, tile: _Tile) -> np.ndarray:
-        scores = tile.centred.astype(self._plan.matrices[0].dtype)
+        scores = tile.rounded
         for matrix in self._plan.matrices:
             scores = scores @ matrix
         return scores
@@ -174,8 +185,9 @@ class ProjectionEncoder:
 
 
 class _Tile(NamedTuple):
+    rows: slice  # which rows of the input
     padded: np.ndarray  # (m, width) float64, centred rows and zeros up to whole lanes
-    centred: np.ndarray  # (m, d), the view without the zeros
+    rounded: np.ndarray  # (m, d), the same in the precision of the fast product
     lengths: np.ndarray  # (m,) Euclidean lengths
 
 

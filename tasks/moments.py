@@ -46,7 +46,7 @@ class Moments:
 
     def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
         """Add the rows of one block."""
-        return self.merge(state, self._of_block(block.vectors))
+        return self.merge(state, self._of_block(block))
 
     def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Join two disjoint sets of rows."""
@@ -74,21 +74,26 @@ class Moments:
         if self.covariance:
             summary["covariance"] = state["scatter"] / float(state["count"])
         if not all(np.isfinite(array).all() for array in summary.values()):
-            raise ValueError("expected finite vectors, but their mean or covariance is NaN or infinite")
+            raise ValueError(
+                "expected finite sums, but the covariance overflows float64; rescale the vectors"
+            )
         return summary
 
-    def _of_block(self, vectors: np.ndarray) -> dict[str, np.ndarray]:
-        state = self.init()
+    def _of_block(self, block: Block) -> dict[str, np.ndarray]:
+        state, vectors = self.init(), block.vectors
         if len(vectors) == 0:
             return state
         shift = vectors[0].astype(np.float64)
         tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(vectors), _TILE_ROWS)]
-        with np.errstate(over="ignore", invalid="ignore"):  # finalize reports what is not finite
-            total = np.zeros(self.n_features)
+        total = np.zeros(self.n_features)
+        with np.errstate(over="ignore", invalid="ignore"):
             for tile in tiles:
                 total += np.subtract(vectors[tile], shift, dtype=np.float64).sum(axis=0)
-            mean = shift + total / len(vectors)
-            if self.covariance:
+        mean = shift + total / len(vectors)
+        if not np.isfinite(mean).all():
+            raise ValueError(_complaint(block))
+        if self.covariance:
+            with np.errstate(over="ignore"):  # finalize reports what is not finite
                 for tile in tiles:
                     deviations = np.subtract(vectors[tile], mean, dtype=np.float64)
                     state["scatter"] += deviations.T @ deviations
@@ -135,6 +140,15 @@ def pca(
     leading = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[leading, np.arange(n_components)] < 0, -1.0, 1.0)
     return np.ascontiguousarray(vectors * signs), values[:n_components].copy()
+
+
+def _complaint(block: Block) -> str:
+    bad = block.rows[~np.isfinite(block.vectors).all(axis=1)]
+    if len(bad) == 0:
+        return "expected finite sums, but the vectors overflow float64; rescale them"
+    return (
+        f"expected finite vectors, but row {bad[0]} holds NaN or infinity ({len(bad)} such rows in its block)"
+    )
 
 
 def _share_to_count(values: np.ndarray, share: float, at_most: int) -> int:

@@ -104,7 +104,7 @@ def _settle(values, n_active, t, count):  # type: ignore[no-untyped-def]
 def top_active(scores, n_active, z, out):  # type: ignore[no-untyped-def]
     """Indices of the n_active largest entries per row, ascending; ties to the smallest index."""
     n_bits = scores.shape[1]
-    buffer = np.empty(n_bits + 1, np.int32)
+    buffer = np.zeros(n_bits + 1, np.int32)  # valid indices even where scores are not finite
     probes = np.empty(1, scores.dtype)
     for i in range(scores.shape[0]):
         values = scores[i]
@@ -129,57 +129,55 @@ def top_active(scores, n_active, z, out):  # type: ignore[no-untyped-def]
             out[i, k] = buffer[k]
 
 
+@jit(fastmath={"reassoc", "nnan", "nsz"})
+def _neighbours(values, t):  # type: ignore[no-untyped-def]
+    """The least value above t and the greatest not above it; minima and maxima are exact in any order."""
+    least, greatest = np.inf, -np.inf
+    for j in range(values.shape[0]):
+        v = values[j]
+        least = min(least, v if v > t else np.inf)
+        greatest = max(greatest, -np.inf if v > t else v)
+    return least, greatest
+
+
 @jit
 def bracket(scores, n_active, z, out):  # type: ignore[no-untyped-def]
     """The n_active-th and the next largest value of each row, as float64; requires n_active < n_bits."""
-    n_bits = scores.shape[1]
     probes = np.empty(1, scores.dtype)
     for i in range(scores.shape[0]):
         values = scores[i]
         t, count = _search_threshold(values, n_active, z, probes)
-        least = np.inf
         if count == n_active:
-            for j in range(n_bits):
-                if values[j] > t:
-                    least = min(least, values[j])
-            above = count
-            floor = t
-            ties_beyond = False
-        else:
-            value, above = _settle(values, n_active, t, count)
-            tied = 0
-            for j in range(n_bits):
-                tied += values[j] == value
-            least = value
-            floor = value
-            ties_beyond = above + tied > n_active
+            out[i, 0], out[i, 1] = _neighbours(values, t)
+            continue
+        value, above = _settle(values, n_active, t, count)
         following = -np.inf
-        if ties_beyond:
-            following = least
-        else:
-            for j in range(n_bits):
-                if values[j] < least and values[j] <= floor:
-                    following = max(following, values[j])
-        out[i, 0] = least
-        out[i, 1] = following
+        tied = 0
+        for j in range(values.shape[0]):
+            tied += values[j] == value
+            if values[j] < value:
+                following = max(following, values[j])
+        out[i, 0] = value
+        out[i, 1] = value if above + tied > n_active else following
 
 
 @jit
 def count_between(scores, low, high, out):  # type: ignore[no-untyped-def]
     """How many entries of each row lie in [low, high]."""
     for i in range(scores.shape[0]):
-        count = 0
-        for j in range(scores.shape[1]):
-            count += (scores[i, j] >= low[i]) and (scores[i, j] <= high[i])
+        count = np.int32(0)
+        if low[i] <= high[i]:
+            for j in range(scores.shape[1]):
+                count += np.int32((scores[i, j] >= low[i]) & (scores[i, j] <= high[i]))
         out[i] = count
 
 
 @jit
-def fill_between(scores, low, high, rows, columns):  # type: ignore[no-untyped-def]
+def fill_between(scores, low, high, counts, rows, columns):  # type: ignore[no-untyped-def]
     """Write the (row, column) of these entries, row by row, columns ascending."""
     k = 0
     for i in range(scores.shape[0]):
-        if low[i] > high[i]:
+        if counts[i] == 0:
             continue
         for j in range(scores.shape[1]):
             if scores[i, j] >= low[i] and scores[i, j] <= high[i]:
@@ -191,25 +189,33 @@ def fill_between(scores, low, high, rows, columns):  # type: ignore[no-untyped-d
 @jit
 def choose(scores, high, offsets, columns, exact, n_active, out):  # type: ignore[no-untyped-def]
     """Entries above `high`, then the best candidates by exact score until n_active are chosen."""
-    chosen = np.empty(scores.shape[1], np.bool_)
+    n_bits = scores.shape[1]
+    chosen = np.empty(n_bits, np.bool_)
+    buffer = np.zeros(n_bits + 1, np.int32)  # valid indices even where scores are not finite
     for i in range(scores.shape[0]):
         first, last = offsets[i], offsets[i + 1]
-        sure = _count_above(scores[i], high[i])
+        filled = 0
+        for j in range(n_bits):
+            buffer[filled] = j
+            filled += scores[i, j] > high[i]
         chosen[: last - first] = False
-        for _ in range(n_active - sure):
+        for _ in range(n_active - filled):
             best = -1
             for k in range(first, last):
                 if not chosen[k - first] and (best < 0 or exact[k] > exact[best]):
                     best = k
-            chosen[best - first] = True
-        filled = 0
-        k = first
-        for j in range(scores.shape[1]):
-            candidate = k < last and columns[k] == j
-            if scores[i, j] > high[i] or (candidate and chosen[k - first]):
-                out[i, filled] = j
-                filled += 1
-            k += candidate
+            if best >= 0:
+                chosen[best - first] = True
+        sure, k = 0, first  # merge two ascending lists
+        for place in range(n_active):
+            while k < last and not chosen[k - first]:
+                k += 1
+            if k < last and (sure == filled or columns[k] < buffer[sure]):
+                out[i, place] = columns[k]
+                k += 1
+            else:
+                out[i, place] = buffer[sure]
+                sure += 1
 
 
 @jit

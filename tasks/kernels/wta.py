@@ -69,7 +69,7 @@ def between(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.n
     compiled.count_between(scores, low, high, counts)
     rows = np.empty(int(counts.sum()), np.int64)
     columns = np.empty_like(rows)
-    compiled.fill_between(scores, low, high, rows, columns)
+    compiled.fill_between(scores, low, high, counts, rows, columns)
     return rows, columns
 
 

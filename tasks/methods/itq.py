@@ -138,5 +138,7 @@ class Correlation:
         return {key: np.asarray(left[key] + right[key]) for key in left}
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the sums as they are."""
+        """Return the sums; refuse what is not finite."""
+        if not np.isfinite(state["square"]):
+            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
         return state

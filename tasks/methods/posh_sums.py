@@ -58,9 +58,9 @@ class Winners:
         return left
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the sums; refuse what overflowed."""
+        """Return the sums; refuse what is not finite."""
         if not (np.isfinite(state["square"]) and np.isfinite(state["total"]).all()):
-            raise ValueError("expected finite sums, but the vectors overflow; rescale them or use float64")
+            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
         return state
 
 
