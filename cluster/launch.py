@@ -138,6 +138,7 @@ def _local_client(
             processes=True,
             host=LOOPBACK,
             dashboard_address=f"{LOOPBACK}:0",
+            preload=[*dask.config.get("distributed.worker.preload"), f"{__package__}.terminal"],
             silence_logs=logging.CRITICAL,  # that workers come and go is our business, not the user's
         )
     with cluster, Client(cluster) as client:

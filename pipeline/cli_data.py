@@ -197,8 +197,8 @@ def demo(
     """
     from .demo_run import run_demo
 
-    path = run_demo(dest, force=force)
-    result = {"report": str(path)}
+    with output.following() as control:
+        result = {"report": str(run_demo(dest, force=force, control=control))}
     output.table(result)
     return result
 
