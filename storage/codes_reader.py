@@ -12,7 +12,7 @@ import numpy as np
 from .digest import DataDigest
 from .errors import CorruptObject, DataRefused
 from .readers import MAX_GROUP_BYTES, StoredBlock, row_numbers, row_range, stored_array
-from .safe import read_group
+from .safe import check_array, read_group, resolve_inside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,11 +111,11 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     if about.get("bitfleet_format") != "codes" or about.get("format_version") != FORMAT_VERSION:
         raise DataRefused(f"{path}: expected codes in format {FORMAT_VERSION}, this is something else")
     _check_about(about, path)
-    layout = stored_array(path, about["digest"], "codes", CODES_DTYPES).layout
+    layout = check_array(resolve_inside(path, "codes"), dtypes=CODES_DTYPES).layout
     if len(layout.shape) != 2 or layout.shape[1] != -(-about["n_bits"] // 8):
         raise CorruptObject(f"{path}: codes of shape {layout.shape} do not fit n_bits={about['n_bits']}")
     if about["has_active"]:
-        lists = stored_array(path, about["digest"], "active", ACTIVE_DTYPES).layout
+        lists = check_array(resolve_inside(path, "active"), dtypes=ACTIVE_DTYPES).layout
         if lists.shape != (layout.shape[0], about["n_active"]):
             raise CorruptObject(f"{path}: index lists of shape {lists.shape} do not fit the codes")
     return Codes(

@@ -12,7 +12,7 @@ import numpy as np
 from .digest import DataDigest, json_digest
 from .errors import CorruptObject, DataRefused, UnsafeObject
 from .readers import LABEL_DTYPES, MAX_GROUP_BYTES, DatasetReader, memory_dtype, stored_array
-from .safe import read_group
+from .safe import check_array, read_group, resolve_inside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,10 +126,10 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
             raise CorruptObject(f"{path}: unfinished, its writer did not end; remove it and ingest again")
         raise DataRefused(f"{path}: this folder is no dataset; make one with `bitfleet ingest`")
     attributes = _check_attributes(read_group(path, max_bytes=MAX_GROUP_BYTES), path)
-    vectors = stored_array(path, attributes["digest"], "vectors")
+    vectors = check_array(resolve_inside(path, "vectors"))
     labels = None
     if attributes["has_labels"]:
-        labels = stored_array(path, attributes["digest"], "label", LABEL_DTYPES)
+        labels = check_array(resolve_inside(path, "label"), dtypes=LABEL_DTYPES)
     layout = vectors.layout
     if len(layout.shape) != 2 or layout.chunks[1] != max(layout.shape[1], 1):
         raise UnsafeObject(
