@@ -120,8 +120,8 @@ def _metrics(runs: Sequence[RunFacts]) -> html.Markup:
         cells = {m["name"]: (m["value"], m["standard_error"]) for m in results["metrics"]}
         rows.append((label, [cells.get(name) for name in definitions]))
     notes = (
-        "Higher is better; ± is the standard error over queries. Rows at equal distance are ordered at random, "
-        "by numbers that depend on seed and row alone."
+        "Higher is better; ± is the standard error over queries. Rows at equal distance are ordered at "
+        "random, by numbers that depend on seed and row alone."
     )
     return html.section(
         "Metrics",
@@ -143,13 +143,17 @@ def _curves(runs: Sequence[RunFacts]) -> html.Markup:
         return html.section("Learning curve", html.paragraph(text))
     pictures = []
     for curve in curves:
-        ends = f"from {curve.values[0]:.4g} to {curve.values[-1]:.4g} in round {curve.rounds[-1]}"
+        ends = f"from {_short(curve.values[0])} to {_short(curve.values[-1])} in round {curve.rounds[-1]}"
         svg = curve_svg(curve) or ""
         pictures.append((curve.label, html.Markup(svg + html.paragraph(f"{curve.name} {ends}"))))
     parts = [html.figures(pictures)]
     if not curve_svg(curves[0]):
         parts.append(html.paragraph("Curves are drawn where matplotlib is installed: bitfleet[report]."))
     return html.section("Learning curve", *parts)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.5g}"
 
 
 def _curve_of(run: RunFacts) -> Curve | None:
@@ -167,18 +171,17 @@ def _curve_of(run: RunFacts) -> Curve | None:
 
 def _provenance(run: RunFacts) -> html.Markup:
     identity = dict(run.rounds[-1].identity) if run.rounds else {}
-    environment = identity.pop("environment", {})
-    digests = [
-        (f"{name} digest", value) for name, value in _flat(identity) if name in ("data", "preprocess_on")
-    ]
+    environment = identity.pop("environment", None)
+    told = {name: value for name, value in run.config.items() if not name.startswith("format")}
+    rows = _flat(told)
     if run.results is not None:
-        digests.append(("model digest", run.results["model"]))
-    parts = [html.facts([*_flat(run.config), *digests, *_timings(run)])]
-    if environment:
+        rows.append(("model", run.results["model"]))
+    parts = [html.facts([*rows, *_timings(run)])]
+    if isinstance(environment, Mapping):
         parts.append(html.fold("Environment", html.facts(_flat(environment))))
     if run.rounds:
-        rows = [(f"round {m.round}", m.committed_at) for m in run.rounds]
-        parts.append(html.fold("Rounds", html.facts(rows)))
+        commits = [(f"round {m.round}", m.committed_at) for m in run.rounds]
+        parts.append(html.fold("Rounds", html.facts(commits)))
     return html.section("Provenance", *parts)
 
 

@@ -69,7 +69,13 @@ footer { margin-top: 1.5rem; color: var(--soft); font-size: .85rem; }
   main { padding: 1.25rem .75rem 3rem; } section { padding: 1rem .8rem; } h1 { font-size: 1.4rem; }
   .query, .strip { grid-template-columns: 1fr; gap: .35rem; } .facts th { width: auto; min-width: 7rem; }
   .strip ol { display: grid; grid-template-columns: repeat(5, minmax(0, 3.6rem)); } .item { width: auto; }
-  .number { min-width: 6.5rem; } th, td { padding: .4rem .45rem; } }
+  th, td { padding: .4rem .45rem; }
+  .metrics thead { display: none; } .metrics, .metrics tbody { display: block; }
+  .metrics tr { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); padding: .5rem 0;
+    border-bottom: 1px solid var(--line); } .metrics tr:last-child { border-bottom: 0; }
+  .metrics tr > * { border: 0; padding: .2rem .45rem; } .metrics tr > th { grid-column: 1 / -1; }
+  .metrics td { text-align: left; } .metrics td::before { content: attr(data-name); display: block;
+    color: var(--soft); font-size: .8rem; font-weight: 400; } }
 @media print { body { background: #fff; } section { break-inside: avoid; } }
 """
 
@@ -132,12 +138,14 @@ def metric_table(names: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell |
     head = join(f'<th scope="col" class="number">{safe(name)}</th>' for name in names)
     body = []
     for label, cells in rows:
-        row = [_metric_cell(cell, top, len(rows) > 1) for cell, top in zip(cells, best, strict=True)]
+        row = [
+            _metric_cell(name, cell, top, len(rows) > 1)
+            for name, cell, top in zip(names, cells, best, strict=True)
+        ]
         body.append(f'<tr><th scope="row">{safe(label)}</th>{join(row)}</tr>')
-    return Markup(
-        f'<div class="wide"><table><thead><tr><th scope="col">method</th>{head}</tr></thead>\n'
-        f"<tbody>{join(body)}</tbody></table></div>"
-    )
+    top_row = f'<thead><tr><th scope="col">method</th>{head}</tr></thead>'
+    table = f'<table class="metrics">{top_row}\n<tbody>{join(body)}</tbody></table>'
+    return Markup(f'<div class="wide">{table}</div>')
 
 
 def definitions(items: Iterable[tuple[str, str]]) -> Markup:
@@ -187,15 +195,15 @@ def retrieved_item(caption: str, verdict: bool | None, image: str | None, title:
     return Markup(f'<li class="item{kind}" title="{safe(alt)}">{picture}{sign}{safe(caption)}</li>')
 
 
-def _metric_cell(cell: Cell | None, best: float | None, compared: bool) -> Markup:
+def _metric_cell(name: str, cell: Cell | None, best: float | None, compared: bool) -> Markup:
     if cell is None:
-        return Markup('<td class="number soft">not measured</td>')
+        return Markup(f'<td class="number soft" data-name="{safe(name)}">not measured</td>')
     value, error = cell
     spread = "" if error is None else f' <span class="soft small">± {100 * error:.1f}</span>'
     is_best = compared and value == best
     mark, kind = (' <span class="soft small">best</span>', " best") if is_best else ("", "")
     width = min(max(100 * value, 0), 100)
     return Markup(
-        f'<td class="number{kind}">{100 * value:.1f} %{spread}{mark}'
+        f'<td class="number{kind}" data-name="{safe(name)}">{100 * value:.1f} %{spread}{mark}'
         f'<div class="bar"><span style="width:{width:.1f}%"></span></div></td>'
     )

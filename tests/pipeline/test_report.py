@@ -1,0 +1,274 @@
+"""Results and reports: what they hold, that they are self-contained and escaped, and what damage does."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import sys
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from bitfleet.pipeline import runs
+from bitfleet.pipeline.config import build_method
+from bitfleet.pipeline.evaluate import evaluate
+from bitfleet.pipeline.report import method_label, write_report
+from bitfleet.pipeline.report_pictures import Curve, curve_svg, image_shape, png_uri
+from bitfleet.pipeline.results import as_record, read_results, save_results
+from bitfleet.storage.datasets import Dataset, DatasetWriter
+from bitfleet.storage.errors import CorruptObject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = '<script>alert("x")</script>'
+VOID = {"meta", "img", "link", "br", "input", "hr"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two evaluated runs on the same small images."""
+
+    itq: Path
+    lsh: Path
+    data: Dataset
+    queries: Dataset
+
+
+def images(path: Path, rows: slice) -> Dataset:
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 140)
+    pixels = rng.integers(0, 60, (140, 64)) + 60 * labels[:, None]
+    writer = DatasetWriter(
+        path, n_features=64, dtype="uint8", with_labels=True, attrs={"image_shape": [8, 8]}
+    )
+    writer.append(pixels[rows].astype(np.uint8), labels[rows])
+    return writer.close(label_names=["ant", HOSTILE, "cat & dog"])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    data = images(tmp_path / "images.zarr", slice(0, 120))
+    queries = images(tmp_path / "queries.zarr", slice(120, 140))
+    for name, params in (("itq", {"n_bits": 8, "n_iter": 6}), ("lsh", {"n_bits": 8})):
+        run = tmp_path / "runs" / name
+        model = runs.start(data, run, build_method(name, params))
+        result = evaluate(model, data, queries, "map@20,recall5@20")
+        save_results(run, result, data=data, queries=queries, seconds=1.25)
+    return Place(tmp_path / "runs" / "itq", tmp_path / "runs" / "lsh", data, queries)
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: tags must nest, and everything that could be fetched is noted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data + "\n"
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def test_a_report_shows_metrics_curves_gallery_and_provenance(place: Place) -> None:
+    path = write_report(place.itq, beside=[place.lsh])
+    assert path == place.itq / "report.html"
+    page = Page(path.read_text(encoding="utf-8"))
+    results = read_results(place.itq)
+    assert results is not None
+    for metric in results["metrics"]:
+        assert metric["name"] in page.text
+        assert metric["definition"] in page.text
+        assert f"{100 * metric['value']:.1f} %" in page.text
+    assert "ITQ, 8 bits" in page.text
+    assert "LSH, 8 bits" in page.text
+    assert len(page.all("svg")) == 1  # LSH learns in one step
+    assert place.data.digest in page.text
+    assert results["model"] in page.text
+    assert "numpy" in page.text
+    # three queries (one per label), two methods, ten items each, and the queries' own pictures
+    assert len(page.all("li")) == 3 * 2 * 10
+    assert len(page.all("img")) == 3 * 2 * 10 + 3
+
+
+def test_right_and_wrong_are_told_without_colour(place: Place) -> None:
+    page = Page(write_report(place.itq).read_text(encoding="utf-8"))
+    results = read_results(place.itq)
+    assert results is not None
+    labels, wanted = place.data.labels(), place.queries.labels()
+    expected = [
+        "correct" if labels[row] == wanted[shown["query"]] else "incorrect"
+        for shown in results["shown"]
+        for row in shown["retrieved"]
+    ]
+    spoken = [str(item["title"]).rsplit(", ", 1)[1] for item in page.all("li")]
+    assert spoken == expected
+    assert page.text.count("✓ ") - 1 == expected.count("correct")  # one more in the legend
+    assert page.text.count("✗ ") - 1 == expected.count("incorrect")
+
+
+def test_a_report_needs_nothing_but_itself(place: Place) -> None:
+    text = write_report(place.itq, beside=[place.lsh]).read_text(encoding="utf-8")
+    page = Page(text)
+    for tag, attrs in page.tags:
+        assert tag not in {"script", "link", "iframe", "object", "embed", "base"}
+        for name, value in attrs.items():
+            assert not name.startswith("on")
+            if name in {"src", "href", "xlink:href", "srcset", "data", "action"}:
+                assert str(value).startswith(("data:image/png;base64,", "#")), (tag, name, value)
+    assert not re.search(r"url\((?!#)|@import", text)
+    assert any("default-src 'none'" in str(meta.get("content")) for meta in page.all("meta"))
+    assert "prefers-color-scheme: dark" in text
+    assert any(meta.get("name") == "viewport" for meta in page.all("meta"))
+
+
+def test_what_users_name_is_escaped(place: Place) -> None:
+    text = write_report(place.itq).read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert HOSTILE in Page(text).text  # it is shown, as text
+    assert "cat & dog" in Page(text).text
+
+
+def test_without_matplotlib_there_is_a_report_without_curves(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = Page(write_report(place.itq).read_text(encoding="utf-8"))
+    assert not page.all("svg")
+    assert "bitfleet[report]" in page.text
+    assert "loss" in page.text
+    assert len(page.all("img")) == 33  # pictures of rows need no matplotlib
+
+
+def test_a_run_without_results_has_a_report(place: Place) -> None:
+    (place.itq / "results.json").unlink()
+    page = Page(write_report(place.itq).read_text(encoding="utf-8"))
+    assert "Nothing has been evaluated yet" in page.text
+    assert len(page.all("svg")) == 1
+    assert not page.all("li")
+
+
+def test_data_that_has_changed_is_not_shown(place: Place, tmp_path: Path) -> None:
+    place.data.path.rename(tmp_path / "moved.zarr")
+    page = Page(write_report(place.itq).read_text(encoding="utf-8"))
+    assert "The rows cannot be shown" in page.text
+    images(tmp_path / "images.zarr", slice(0, 100))
+    page = Page(write_report(place.itq).read_text(encoding="utf-8"))
+    assert "not the data set that was evaluated" in page.text
+
+
+def test_rows_that_are_no_images_are_shown_by_label(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    written = []
+    for name in ("a.zarr", "b.zarr"):
+        writer = DatasetWriter(tmp_path / name, n_features=6, dtype="float32")
+        writer.append(rng.normal(size=(40, 6)).astype(np.float32))
+        written.append(writer.close())
+    model = runs.start(written[0], tmp_path / "run", build_method("lsh", {"n_bits": 8}))
+    result = evaluate(model, *written, "recall5@20")
+    save_results(tmp_path / "run", result, data=written[0], queries=written[1])
+    page = Page(write_report(tmp_path / "run").read_text(encoding="utf-8"))
+    assert not page.all("img")
+    assert f"row {result['retrieved'].values[0, 0]}" in page.text
+    assert "✓" not in page.text
+
+
+def test_a_missing_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptObject, match="no run there"):
+        write_report(tmp_path)
+
+
+def test_results_are_read_back_and_damage_means_none(place: Place) -> None:
+    results = read_results(place.lsh)
+    assert results is not None
+    assert results["seconds"] == 1.25
+    assert results["paths"] == {"data": "../../images.zarr", "queries": "../../queries.zarr"}
+    assert {m["name"] for m in results["metrics"]} == {"map@20", "recall5@20"}
+    file = place.lsh / "results.json"
+    good = file.read_bytes()
+    for damaged in (good[:-30], good.replace(b'"seed": 0', b'"seed": 1'), b"", b"[]", b"{}"):
+        file.write_bytes(damaged)
+        assert read_results(place.lsh) is None
+    file.unlink()
+    assert read_results(place.lsh) is None
+    file.write_bytes(good)
+    assert read_results(place.lsh) == results
+
+
+def test_a_record_is_json(place: Place) -> None:
+    model = runs.load(place.lsh)
+    record = as_record(evaluate(model, place.data, place.queries.rows(0, 1), "recall5@20"))
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record["metrics"][0]["standard_error"] is None  # of one query there is none
+    assert record["n_queries"] == 1
+
+
+def test_png_is_read_back_by_another_reader() -> None:
+    image = pytest.importorskip("matplotlib.image")
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 9), dtype=np.uint8)
+    content = base64.b64decode(png_uri(pixels).partition(",")[2])
+    read = image.imread(io.BytesIO(content), format="png")
+    assert np.array_equal(np.round(read * 255).astype(np.uint8), pixels)
+
+
+def test_a_curve_takes_the_colours_of_the_page() -> None:
+    pytest.importorskip("matplotlib")
+    curve = Curve("a & <b>", "objective", (1, 2, 3), (3.0, 2.0, 1.5))
+    svg = curve_svg(curve)
+    assert svg is not None
+    assert svg == curve_svg(curve)
+    assert "var(--accent)" in svg
+    assert not re.search(r"(fill|stroke): #(?!00000)", svg)
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", svg)
+    ids = re.findall(r' id="([^"]*)"', svg + str(curve_svg(Curve("other", "objective", (1, 2), (3.0, 2.0)))))
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "n_features", "dtype", "expected"),
+    [
+        ({}, 64, "uint8", (8, 8)),
+        ({}, 64, "float32", None),
+        ({}, 60, "uint8", None),
+        ({}, 49, "uint8", None),
+        ({"image_shape": [4, 16]}, 64, "float32", (4, 16)),
+        ({"image_shape": [4, 15]}, 64, "uint8", None),
+        ({"image_shape": "8x8"}, 64, "float32", None),
+    ],
+)
+def test_which_rows_are_images(
+    tmp_path: Path, attrs: dict[str, Any], n_features: int, dtype: str, expected: tuple[int, int] | None
+) -> None:
+    writer = DatasetWriter(tmp_path / "d.zarr", n_features=n_features, dtype=dtype, attrs=attrs)
+    writer.append(np.zeros((2, n_features), dtype))
+    assert image_shape(writer.close()) == expected
+
+
+def test_labels_of_methods() -> None:
+    assert method_label({"name": "posh", "n_bits": 1024, "n_active": 64}) == "POSH, 1024 bits, 64 active"
+    assert method_label({"name": "from elsewhere"}) == "from elsewhere"
