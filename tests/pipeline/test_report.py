@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -19,7 +20,7 @@ from bitfleet.pipeline.evaluate import evaluate
 from bitfleet.pipeline.report import method_label, write_report
 from bitfleet.pipeline.report_pictures import Curve, curve_svg, image_shape, png_uri
 from bitfleet.pipeline.results import as_record, read_results, save_results
-from bitfleet.storage.datasets import Dataset, DatasetWriter
+from bitfleet.storage.datasets import Dataset, DatasetWriter, open_dataset
 from bitfleet.storage.errors import CorruptObject
 
 if TYPE_CHECKING:
@@ -50,15 +51,24 @@ def images(path: Path, rows: slice) -> Dataset:
     return writer.close(label_names=["ant", HOSTILE, "cat & dog"])
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    data = images(tmp_path / "images.zarr", slice(0, 120))
-    queries = images(tmp_path / "queries.zarr", slice(120, 140))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data and two evaluated runs, to be copied."""
+    folder = tmp_path_factory.mktemp("made")
+    data = images(folder / "images.zarr", slice(0, 120))
+    queries = images(folder / "queries.zarr", slice(120, 140))
     for name, params in (("itq", {"n_bits": 8, "n_iter": 6}), ("lsh", {"n_bits": 8})):
-        run = tmp_path / "runs" / name
+        run = folder / "runs" / name
         model = runs.start(data, run, build_method(name, params))
         result = evaluate(model, data, queries, "map@20,recall5@20")
         save_results(run, result, data=data, queries=queries, seconds=1.25)
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Place:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    data, queries = (open_dataset(tmp_path / name) for name in ("images.zarr", "queries.zarr"))
     return Place(tmp_path / "runs" / "itq", tmp_path / "runs" / "lsh", data, queries)
 
 

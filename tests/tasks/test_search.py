@@ -240,6 +240,23 @@ def test_rows_that_do_not_fit_the_queries_are_refused() -> None:
         NearestVectors(3, metric="manhattan")
 
 
+def test_without_numba_the_same_lists_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    vectors, queries = rng.normal(size=(60, 9)).astype(np.float32), rng.normal(size=(4, 9)).astype(np.float32)
+    codes, query_codes = packed(rng, 60, 20)[1], packed(rng, 4, 20)[1]
+    state = RoundState(0, {"query_vectors": queries, "query_codes": query_codes})
+
+    def found() -> list[np.ndarray]:
+        pairs = (NearestVectors(7, 0), vectors), (NearestCodes(7, 0), codes)
+        lists = [run(program.accumulator(state), blocks(rows, [0, 25, 60])) for program, rows in pairs]
+        return [array for summary in lists for array in summary.values()]
+
+    compiled = found()
+    for module in (hamming, euclidean, ranked):
+        monkeypatch.setattr(module, "loops", lambda: None)
+    assert all(np.array_equal(a, b) for a, b in zip(found(), compiled, strict=True))
+
+
 def test_programs_are_small() -> None:
     """They enter the task graph; the queries do not."""
     assert len(pickle.dumps(NearestCodes(1000, 7))) < 500
