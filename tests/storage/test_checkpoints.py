@@ -204,6 +204,19 @@ def test_a_committed_round_is_never_committed_again(driver, tmp_path):
             checkpoints.commit(driver.expected(number))
 
 
+def test_a_round_that_another_driver_made_anew_is_not_built_upon(driver, tmp_path):
+    path = tmp_path / "run"
+    checkpoints = driver.run(path, 2)
+    (path / "manifests/00000002.json").unlink()
+    state = driver.expected(3)
+    with pytest.raises(CorruptObject, match=r"00000002\.json is missing: it was there"):
+        checkpoints.commit(state)
+    driver.run(path, 2)  # the same bits, but another commit
+    with pytest.raises(ManifestConflict, match="round 2 was committed by process"):
+        checkpoints.commit(state)
+    assert verify_run(path) == []
+
+
 def test_keeping_fewer_than_two_rounds_is_refused(driver, tmp_path):
     with pytest.raises(ValueError, match="keep >= 2"):
         RunDirectory.create(tmp_path / "run", {}).checkpoints({}, keep=1)

@@ -74,17 +74,19 @@ def test_a_driver_killed_at_any_point_of_a_commit_resumes_to_the_same_bits(drive
 
 @pytest.mark.long
 def test_a_driver_killed_twenty_times_at_random_resumes_to_the_same_bits(driver, tmp_path):
-    path, delays = tmp_path / "run", random.Random(5)
+    path, rounds, delays = tmp_path / "run", 400, random.Random(5)
+    driver.run(path, 0)
     for _ in range(20):
-        process = launch(path, 400, "commit.after_retention", "kill", 10**6)
+        process = launch(path, rounds, "commit.after_retention", "kill", rounds + 1)
         time.sleep(delays.uniform(0.4, 1.2))
         process.kill()
         process.communicate(timeout=60)
         assert verify_run(path) == []
-    checkpoints = driver.run(path, 400)
-    assert driver.same(checkpoints.latest(), driver.expected(400))
+    driver.run(path, rounds)
+    assert driver.same(latest(driver, path), driver.expected(rounds))
     clean_run(path, grace_seconds=0)
     assert len(LocalObjects(path).list("objects")) == 2
+    assert verify_run(path) == []
 
 
 # --- racing ---------------------------------------------------------------------------------------------
