@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tasks.protocols import BlockPair, RowRange
+from ..tasks.protocols import BlockPair, RowIndices, RowRange
 from . import fingerprint, tree, worker
 from .embedded import ensure_small
 from .errors import ClusterError, ClusterLost
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..tasks.protocols import BlockAddress, BlockFunction, BlockReader, Program, StateReference
 
 MAX_LEAVES_PER_TASK = 64  # what is computed again when a worker dies
+ADDRESS_BYTES_PER_TASK = 200_000
+BYTES_PER_ADDRESS, BYTES_PER_INDEX = 50, 5  # pickled, at most
 MIN_TASKS_PER_THREAD = 8  # below, tasks of several leaves would leave workers idle at the end
 IN_FLIGHT_PER_THREAD = 2  # one at work, one ready
 ANYWHERE = ""  # where pieces are sent while there is no worker
@@ -147,9 +149,9 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
         fingerprint.check(expected, env, f"worker {address}")
 
 
-def leaves_per_task(n_leaves: int, n_threads: int, fan_in: int) -> int:
+def leaves_per_task(n_leaves: int, n_threads: int, fan_in: int, most: int = MAX_LEAVES_PER_TASK) -> int:
     """Return how many leaves, a power of the fan-in, one task adds up; decides nothing but who works when."""
-    largest = min(MAX_LEAVES_PER_TASK, n_leaves // (MIN_TASKS_PER_THREAD * max(1, n_threads)))
+    largest = min(most, n_leaves // (MIN_TASKS_PER_THREAD * max(1, n_threads)))
     size = 1
     while size * fan_in <= largest:
         size *= fan_in
@@ -179,7 +181,7 @@ def _add_in_tree(session: Session, work: Work, addresses: Sequence[BlockAddress]
 def _add_in_order(session: Session, work: Work, addresses: Sequence[BlockAddress], fan_in: int) -> Future:
     """Fold a sequential accumulator over all addresses: one task after the other, most often just one."""
     before: list[Future] = []
-    for piece in _pieces(addresses, 4096 if _are_ranges(addresses) else 1):
+    for piece in _pieces(addresses, _most_addresses(addresses)):
         future = session.submit(
             "bitfleet-fold", worker.continue_in_order, work, piece, *before, index=piece.span
         )
@@ -197,7 +199,8 @@ def _stream(
 ) -> Iterator[tuple[tree.Span, Future]]:
     """Submit the pieces, a few per worker at a time; yield each as it ends."""
     threads = session.workers()
-    size = leaves_per_task(len(addresses), sum(threads.values()), fan_in) if _are_ranges(addresses) else 1
+    most = min(MAX_LEAVES_PER_TASK, _most_addresses(addresses))
+    size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most)
     spans = list(tree.subtrees(len(addresses), size))
     placement = Placement([_position(reader, addresses, span) for span in spans], _slots(threads))
     homes: dict[Future, tuple[tree.Span, str]] = {}
@@ -221,13 +224,14 @@ def _pieces(addresses: Sequence[BlockAddress], size: int) -> Iterator[Piece]:
 
 def _piece(addresses: Sequence[BlockAddress], span: tree.Span) -> Piece:
     piece = Piece(span, tuple(addresses[span.start : span.stop]))
-    if not _are_ranges(piece.addresses):
-        ensure_small({"address": piece})
+    ensure_small({"address": piece})
     return piece
 
 
-def _are_ranges(addresses: Sequence[BlockAddress]) -> bool:
-    return all(isinstance(address, RowRange) for address in addresses)
+def _most_addresses(addresses: Sequence[BlockAddress]) -> int:
+    """Return how many of the addresses one task may carry."""
+    longest = max((len(address) for address in addresses if isinstance(address, RowIndices)), default=0)
+    return max(1, ADDRESS_BYTES_PER_TASK // (BYTES_PER_ADDRESS + BYTES_PER_INDEX * longest))
 
 
 def _position(reader: BlockReader, addresses: Sequence[BlockAddress], span: tree.Span) -> float:

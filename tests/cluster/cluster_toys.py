@@ -36,7 +36,7 @@ class Formula:
             return self.read(address.left), self.read(address.right)
         if isinstance(address, RowIndices):
             rows = np.array(address.rows, dtype=np.int64)
-            vectors = np.concatenate([rows_of(row, row + 1, self.n_features) for row in rows])
+            vectors = rows_of(0, rows.max() + 1, self.n_features)[rows]
         else:
             rows = np.arange(address.start, address.stop)
             vectors = rows_of(address.start, address.stop, self.n_features)
@@ -347,6 +347,17 @@ class Raises:
 
     def accumulator(self, state):
         return _Raises(self.error)
+
+
+class _Count(_Sum):
+    def update(self, state, block):
+        return {"sum": state["sum"], "count": state["count"] + len(block.rows)}
+
+
+@dataclass(frozen=True)
+class Count:
+    def accumulator(self, state):
+        return _Count()
 
 
 class _Rows:

@@ -6,6 +6,8 @@ of this file is put there and `cluster_toys` is an ordinary module for driver an
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,22 +16,32 @@ import pytest
 from bitfleet.cluster.launch import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from distributed import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="session", params=[1, 2, 4], ids=lambda n: f"{n}-workers")
-def client(request) -> Iterator[Client]:
-    """Clusters of 1, 2 and 4 workers, one after the other."""
-    with connect(n_workers=request.param, memory_limit="1 GiB") as client:
-        yield client
-
-
 @pytest.fixture(scope="session")
-def two() -> Iterator[Client]:
-    """A cluster of 2 workers for tests that leave it as it was."""
-    with connect("local", n_workers=2, memory_limit="1 GiB") as client:
-        yield client
+def clusters() -> Iterator[Callable[[int], Client]]:
+    """Clusters by number of workers, each started when it is first asked for."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def start(n_workers: int) -> Client:
+            return stack.enter_context(connect("local", n_workers=n_workers, memory_limit="1 GiB"))
+
+        yield start
+
+
+@pytest.fixture(params=[1, 2, 4], ids=lambda n: f"{n}-workers")
+def client(clusters, request) -> Client:
+    """Clusters of 1, 2 and 4 workers in turn; tests leave them as they were."""
+    return clusters(request.param)
+
+
+@pytest.fixture
+def two(clusters) -> Client:
+    """A cluster of 2 workers."""
+    return clusters(2)

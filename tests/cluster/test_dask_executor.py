@@ -223,14 +223,12 @@ def test_a_thousand_addresses_take_little_room_in_a_task(recording):
 
 
 def test_what_the_driver_holds_does_not_grow_with_the_leaves(recording):
-    held = []
-    for n_leaves in (60, 300):
-        recording.most_held = 0
-        addresses = [RowIndices((i,)) for i in range(n_leaves)]  # indices: one task per leaf
-        DaskExecutor(recording).reduce(toys.Formula(n_leaves), addresses, toys.Sum(), toys.EMPTY, fan_in=4)
-        held.append(recording.most_held)
-    assert held[1] < held[0] + 40
-    assert held[1] < 100
+    fan_in, n_leaves = 65, 600  # with so large a fan-in, each leaf is a task
+    arguments = toys.Formula(4 * n_leaves), toys.leaves(n_leaves), toys.Sum(), toys.EMPTY
+    DaskExecutor(recording).reduce(*arguments, fan_in=fan_in)
+    assert recording.n_tasks > n_leaves
+    in_flight, open_nodes = 2 * 2, 2 * fan_in  # of two workers
+    assert recording.most_held <= in_flight + open_nodes + 20
 
 
 @pytest.mark.parametrize(
@@ -240,3 +238,10 @@ def test_what_the_driver_holds_does_not_grow_with_the_leaves(recording):
 )  # fmt: skip
 def test_leaves_per_task_leave_enough_tasks_for_everybody(n_leaves, n_threads, fan_in, expected):
     assert leaves_per_task(n_leaves, n_threads, fan_in) == expected
+
+
+def test_long_addresses_share_fewer_tasks(recording):
+    addresses = [RowIndices(tuple(range(i, i + 3000))) for i in range(128)]
+    arguments = toys.Formula(4000), addresses, toys.Count(), toys.EMPTY
+    assert same(DaskExecutor(recording).reduce(*arguments), SERIAL.reduce(*arguments))
+    assert 20_000 < recording.largest < 300_000
