@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bitfleet",
-    help="Learn compact binary codes for vectors, on one machine or many, and prove how good they are.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -186,6 +185,23 @@ def _trained(output: Output, run: Path, model: Model) -> dict[str, Any]:
     }
     output.table(result)
     return result
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from .. import __version__
+
+        print(f"bitfleet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Learn compact binary codes for vectors, on one machine or many, and prove how good they are."""
 
 
 _VERBS: tuple[Callable[..., Any], ...] = (cli_data.ingest, train, resume, run_, status, *cli_data.VERBS)

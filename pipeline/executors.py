@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.serial import SerialExecutor
@@ -108,19 +108,30 @@ def open_executor(
         yield SerialExecutor()
         return
     from ..cluster.dask_executor import DaskExecutor
-    from ..cluster.launch import check_shared_path, connect
+    from ..cluster.launch import check_shared_path
+
+    with joined(where, note=note) as there:
+        executor = DaskExecutor(there.client, allow_environment_change=allow_environment_change)
+        if shared is not None:
+            check_shared_path(there.client, shared)
+        yield executor
+
+
+@contextmanager
+def joined(where: Where, *, note: Callable[[str], None] | None = None) -> Iterator[Where]:
+    """Yield the same place with a client, for several things to do there; close what was started here."""
+    if where.in_process or where.client is not None:
+        yield where
+        return
+    from ..cluster.launch import connect
 
     table = where.table
-    target = table.scheduler if where.client is None else where.client
     with connect(
-        target,
+        table.scheduler,
         n_workers=table.n_workers,
         threads_per_worker=table.threads_per_worker,
         memory_limit=table.memory_limit,
     ) as client:
         if note is not None and client.dashboard_link:
             note(f"dashboard: {client.dashboard_link}")
-        executor = DaskExecutor(client, allow_environment_change=allow_environment_change)
-        if shared is not None:
-            check_shared_path(client, shared)
-        yield executor
+        yield replace(where, client=client)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +15,21 @@ from . import runs
 from .api import encode_into
 from .arrays import as_dataset
 from .evaluate import evaluate
-from .executors import SERIAL, Where
+from .executors import SERIAL, Where, joined
 from .model import Model, load
-from .results import as_record, save_results
+from .opening import prepare
+from .report import write_report
+from .results import as_record, read_results, save_results
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
+    from ..storage.datasets import Dataset
     from .config import EncodeTable, EvaluateTable, Job
+
+    Place: TypeAlias = Callable[[], Where]
 
 
 def run_job(
@@ -40,40 +48,30 @@ def run_job(
     DestinationExists
         If codes of another model or other data are where the job wants its own.
     """
-    where = Where(job.cluster)
-    model = runs.start(
-        job.data.path,
-        job.run.path,
-        job.build_method(),
-        where=where,
-        seed=job.run.seed,
-        block_rows=job.run.block_rows,
-        fan_in=job.run.fan_in,
-        preprocess_on=job.data.preprocess_on,
-        allow_environment_change=allow_environment_change,
-        control=control,
-    )
-    result: dict[str, Any] = {"run": job.run.path, "model": model.digest}
-    codes = None
-    if job.encode is not None:
-        codes = _encoded(job.encode, job, model, where)
-        result["codes"] = codes.digest
-    if job.evaluate is not None:
-        record = _evaluated(job.evaluate, job, where, codes)
-        result["metrics"] = {entry["name"]: entry["value"] for entry in record["metrics"]}
-    from .report import write_report
-
+    control = control or runs.Control()
+    with ExitStack() as stack:
+        # one cluster for the whole job, started when the first thing needs it
+        place = cache(lambda: stack.enter_context(joined(Where(job.cluster), note=control.note)))
+        model = _trained(job, place, control, allow_environment_change)
+        result: dict[str, Any] = {"run": job.run.path, "model": model.digest}
+        codes = None
+        if job.encode is not None:
+            codes = _encoded(job.encode, job, model, place)
+            result["codes"] = codes.digest
+        if job.evaluate is not None:
+            metrics = _evaluated(job.evaluate, job, model, place, codes)
+            result["metrics"] = {entry["name"]: entry["value"] for entry in metrics}
     result["report"] = str(write_report(job.run.path))
     return result
 
 
 def evaluate_run(
     model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    queries: str | os.PathLike[str],
+    data: Dataset | str | os.PathLike[str],
+    queries: Dataset | str | os.PathLike[str],
     metrics: Sequence[str],
     *,
-    codes: str | os.PathLike[str] | None = None,
+    codes: Codes | str | os.PathLike[str] | None = None,
     where: Where = SERIAL,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -100,7 +98,23 @@ def evaluate_run(
     return as_record(result)
 
 
-def _encoded(table: EncodeTable, job: Job, model: Model, where: Where) -> Codes:
+def _trained(job: Job, place: Place, control: runs.Control, allow_environment_change: bool) -> Model:
+    """Train, or return the model of the finished run."""
+    run = prepare(  # config.json is there before a cluster
+        job.data.path,
+        job.run.path,
+        job.build_method(),
+        where=Where(job.cluster),
+        seed=job.run.seed,
+        block_rows=job.run.block_rows,
+        fan_in=job.run.fan_in,
+        preprocess_on=job.data.preprocess_on,
+    )
+    where = SERIAL if (run.path / runs.MODEL).exists() else place()
+    return runs.go_on(run, where, control, allow_environment_change=allow_environment_change)
+
+
+def _encoded(table: EncodeTable, job: Job, model: Model, place: Place) -> Codes:
     """Encode, unless just these codes are there."""
     dataset = as_dataset(table.data or job.data.path)
     if Path(table.path).exists():
@@ -110,19 +124,28 @@ def _encoded(table: EncodeTable, job: Job, model: Model, where: Where) -> Codes:
                 f"{table.path} holds codes of another model or other data; remove them or choose another path"
             )
         return codes
-    return encode_into(model, dataset, Path(table.path), where, active=table.active)
+    return encode_into(model, dataset, Path(table.path), place(), active=table.active)
 
 
-def _evaluated(table: EvaluateTable, job: Job, where: Where, codes: Codes | None) -> dict[str, Any]:
-    encoded = job.data.path if job.encode is None or job.encode.data is None else job.encode.data
-    data = table.data or encoded
-    usable = codes is not None and data == encoded
+def _evaluated(
+    table: EvaluateTable, job: Job, model: Model, place: Place, codes: Codes | None
+) -> list[dict[str, Any]]:
+    """Evaluate, unless the run keeps just this evaluation."""
+    data = as_dataset(table.data or (job.encode and job.encode.data) or job.data.path)
+    queries = as_dataset(table.queries)
+    kept = read_results(job.run.path) or {}
+    found = (kept.get("model"), kept.get("data"), kept.get("queries"), kept.get("seed"))
+    if found == (model.digest, data.digest, queries.digest, job.run.seed):
+        metrics: list[dict[str, Any]] = kept["metrics"]
+        if [entry["name"] for entry in metrics] == list(table.metrics):
+            return metrics
+    usable = codes is not None and codes.source_digest == data.digest
     return evaluate_run(
         job.run.path,
         data,
-        table.queries,
+        queries,
         table.metrics,
-        codes=codes.path if usable and codes is not None else None,
-        where=where,
+        codes=codes if usable else None,
+        where=place(),
         seed=job.run.seed,
-    )
+    )["metrics"]

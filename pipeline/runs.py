@@ -67,7 +67,7 @@ def start(
         data, path, method, where=where, seed=seed, block_rows=block_rows, fan_in=fan_in,
         preprocess_on=preprocess_on,
     )  # fmt: skip
-    return _go_on(run, where, control or Control(), allow_environment_change)
+    return go_on(run, where, control, allow_environment_change=allow_environment_change)
 
 
 def resume(
@@ -84,11 +84,15 @@ def resume(
     wherever it is now.
     """
     run = open_run(path, data=data)
-    return _go_on(run, where or choose(run.config.cluster), control or Control(), allow_environment_change)
+    where = where or choose(run.config.cluster)
+    return go_on(run, where, control, allow_environment_change=allow_environment_change)
 
 
-def _go_on(run: Run, where: Where, control: Control, allow_environment_change: bool) -> Model:
-    """Train from the last committed round to the end and save the model."""
+def go_on(
+    run: Run, where: Where, control: Control | None = None, *, allow_environment_change: bool = False
+) -> Model:
+    """Train an opened run from its last committed round to the end and save the model."""
+    control = control or Control()
     target = run.path / MODEL
     finished = target.exists()
     checkpoints = checkpoints_of(run, allow_environment_change=allow_environment_change or finished)
