@@ -47,7 +47,7 @@ def open_source(
         with h5py.File(path, "r") as file:
             names = None if label_name is None else _label_view(file[label_name], h5py)
             try:
-                yield from array_blocks(file[chosen], names, rows)
+                yield from array_blocks(file[chosen], names, rows, (file[chosen].chunks or (1,))[0])
             except OSError as error:
                 raise DataRefused(f"{path}: damaged HDF5 data ({error})") from error
 

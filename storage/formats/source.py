@@ -111,14 +111,18 @@ def choose_arrays(
     return vectors, labels
 
 
-def array_blocks(vectors: Any, labels: Any | None, rows: int) -> Iterator[Piece]:
-    """Yield blocks of two array-likes by slicing them."""
+def array_blocks(vectors: Any, labels: Any | None, rows: int, chunk_rows: int = 1) -> Iterator[Piece]:
+    """Yield blocks of two array-likes by slicing them, so that no chunk of the vectors is decoded twice."""
     n_rows = vectors.shape[0]
-    for start in range(0, n_rows, rows):
-        stop = min(start + rows, n_rows)
+    step = max(rows // chunk_rows, 1) * chunk_rows
+    for start in range(0, n_rows, step):
+        stop = min(start + step, n_rows)
         block = np.asarray(vectors[start:stop])
-        piece = None if labels is None else np.asarray(labels[start:stop]).reshape(stop - start)
-        yield block.reshape(stop - start, -1), piece
+        block = block.reshape(stop - start, math.prod(block.shape[1:]))
+        names = None if labels is None else np.asarray(labels[start:stop]).reshape(stop - start)
+        for first in range(0, len(block), rows):
+            piece = slice(first, first + rows)
+            yield block[piece], None if names is None else names[piece]
 
 
 def stream_rows(

@@ -46,10 +46,12 @@ def open_source(
         names = None if label_name is None else _open(resolve_inside(path, label_name), missing)
         label_names = _label_names(meta) if label_name == "label" else []
     width = row_width(array.layout.shape, array.layout.dtype, str(array.path))
+    chunk_rows = (array.layout.shard.chunk_shape if array.layout.shard else array.layout.chunks)[0]
     absent = array.n_absent + (0 if names is None else names.n_absent)
 
     def read(rows: int) -> Iterator[Piece]:
-        for block, piece in array_blocks(_Sliced(array), None if names is None else _Sliced(names), rows):
+        columns = _Sliced(array), None if names is None else _Sliced(names)
+        for block, piece in array_blocks(*columns, rows, chunk_rows):
             yield block, piece if piece is None or not label_names else _named(piece, label_names)
 
     notes = {"missing_chunks_filled": absent} if absent else {}

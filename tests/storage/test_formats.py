@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import struct
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
 import zarr
 from bitfleet.storage import formats
 from bitfleet.storage.errors import CorruptObject, DataRefused, UnsafeObject
+from bitfleet.storage.formats.source import array_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -343,6 +344,24 @@ def test_zarr_arrays_as_others_write_them(tmp_path, x, options):
     array = zarr.create_array(tmp_path / "a.zarr", shape=x.shape, dtype="float32", **options)
     array[:] = x
     np.testing.assert_array_equal(read_all(formats.open_source(tmp_path / "a.zarr"))[0], x)
+
+
+@pytest.mark.parametrize(("rows", "chunk_rows"), [(7, 10), (7, 3), (7, 7), (7, 1), (7, 100), (1, 4)])
+def test_no_chunk_is_decoded_twice(x, rows, chunk_rows):
+    class Chunked:
+        shape = x.shape
+        decoded: ClassVar[list[int]] = []
+
+        def __getitem__(self, where):
+            self.decoded += range(where.start // chunk_rows, (where.stop - 1) // chunk_rows + 1)
+            return x[where]
+
+    array = Chunked()
+    Chunked.decoded = []
+    blocks = [block for block, _ in array_blocks(array, None, rows, chunk_rows)]
+    assert max(map(len, blocks)) <= rows
+    np.testing.assert_array_equal(np.concatenate(blocks), x)
+    assert array.decoded == list(range(-(-50 // chunk_rows)))
 
 
 def test_zarr_written_by_xarray(tmp_path, x, y):
