@@ -16,6 +16,8 @@ Rows and columns are first brought to ordinary size by powers of two, which chan
 gradual or flushed underflow (2⁻¹²⁶ a term) then disappears in the 16, and nothing overflows. If ``P = V
 W`` goes through few dimensions, the product runs as ``(c V) W``; then d + r takes the place of d and
 ``‖ |V| |W_j| ‖`` that of ‖P_j‖.
+
+No BLAS has a say in a code, so a saved model gives the same codes on every machine with IEEE arithmetic.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .kernels.exact import exact_scores, padded_width
+from .kernels.exact import exact_scores, fixed_product, padded_width
 from .kernels.pack import pack_active, pack_bits, packed_width
 from .kernels.wta import between, bracket, choose
 
@@ -81,6 +83,14 @@ class ProjectionEncoder:
         self.n_active = n_active
         self.factors = None if factors is None else _check_factors(self.projection, factors)
         self._plan = _plan(self.projection, factors, per_column=n_active is None)
+
+    @classmethod
+    def from_factors(
+        cls, mean: np.ndarray, first: np.ndarray, second: np.ndarray, n_active: int | None = None
+    ) -> ProjectionEncoder:
+        """Build the encoder of ``projection = first @ second``, the same on every machine."""
+        first, second = (np.ascontiguousarray(factor, dtype=np.float64) for factor in (first, second))
+        return cls(mean, fixed_product(first, second), n_active, factors=(first, second))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.mean, self.projection, self.n_active, self.factors)

@@ -239,6 +239,16 @@ def exact_scores(rows_matrix, columns_matrix, rows, columns, out):  # type: igno
 
 
 @jit
+def fixed_product(left, right, out):  # type: ignore[no-untyped-def]
+    """out += left @ right, each entry adding its products in order."""
+    for i in range(left.shape[0]):
+        for k in range(left.shape[1]):
+            factor = left[i, k]
+            for j in range(right.shape[1]):
+                out[i, j] += factor * right[k, j]
+
+
+@jit
 def add_rows(total, active, vectors):  # type: ignore[no-untyped-def]
     """total[j] += vectors[i] for each j active in row i, rows in order, in float64."""
     for i in range(active.shape[0]):

@@ -1,4 +1,4 @@
-"""Dot products in one fixed order: the scores that decide every bit that rounding could turn.
+"""Dot products in a fixed order: the scores that decide every bit that rounding could turn.
 
 Entry k goes to lane ``k % 8``; each lane adds its products in order of k, starting from +0; the lanes
 are joined as ``((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))``. Float64 throughout, no fused multiply-add,
@@ -58,4 +58,34 @@ def exact_scores_reference(
             lanes += x[:, k] * w[:, k]
         a = lanes.T
         out[part] = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
+    return out
+
+
+def fixed_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return ``left @ right`` with each entry's products added in order, starting from +0.
+
+    For products that decide bits and are computed once: unlike BLAS it gives the same on every machine.
+
+    Parameters
+    ----------
+    left : ndarray of float64, shape (d, r), C-contiguous
+    right : ndarray of float64, shape (r, b), C-contiguous
+
+    Returns
+    -------
+    ndarray of float64, shape (d, b)
+    """
+    compiled = loops()
+    if compiled is None:
+        return fixed_product_reference(left, right)
+    out = np.zeros((left.shape[0], right.shape[1]))
+    compiled.fixed_product(left, right, out)
+    return out
+
+
+def fixed_product_reference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Do the same in NumPy."""
+    out = np.zeros((left.shape[0], right.shape[1]))
+    for k in range(left.shape[1]):
+        out += left[:, k, None] * right[k]
     return out

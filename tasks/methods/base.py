@@ -187,8 +187,7 @@ class LinearMethod:
         n_active = getattr(self, "n_active", None)
         if front.components is None:
             return ProjectionEncoder(front.mean, weights, n_active)
-        factors = (front.components, weights)
-        return ProjectionEncoder(front.mean, front.components @ weights, n_active, factors=factors)
+        return ProjectionEncoder.from_factors(front.mean, front.components, weights, n_active)
 
     # private -------------------------------------------------------------------------------------------
 

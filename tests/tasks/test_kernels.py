@@ -108,6 +108,20 @@ def test_scores_add_in_the_stated_order(d: int, seed: int) -> None:
     assert exact.exact_scores_reference(x, w, rows, columns).tolist() == expected
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 30), st.integers(1, 6), st.integers(0, 2**32))
+def test_products_add_in_order(d: int, r: int, b: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = rng.normal(size=(d, r)) * 1e9, rng.normal(size=(r, b))
+    expected = np.zeros((d, b)).tolist()
+    for i in range(d):
+        for j in range(b):
+            for k in range(r):
+                expected[i][j] += float(left[i, k]) * float(right[k, j])
+    assert exact.fixed_product(left, right).tolist() == expected
+    assert exact.fixed_product_reference(left, right).tolist() == expected
+
+
 @given(st.integers(0, 5), st.integers(1, 40), st.integers(0, 2**32))
 def test_packing(m: int, b: int, seed: int) -> None:
     bits = np.random.default_rng(seed).integers(0, 2, (m, b), dtype=np.uint8)

@@ -91,7 +91,7 @@ def test_batches_of_algorithm_1_cross_blocks(train: Callable, block_rows: int) -
 
 def test_algorithm_1_on_digits_with_dead_pixels(train: Callable, shared_data: Path) -> None:
     with np.load(shared_data / "mnist.npz") as file:
-        X = file["X"][:450] / 255
+        X = file["X"][:250] / 255
     method = POSH(n_bits=1024, n_active=32, schedule="paper", n_epochs=1)
     states = train(method, X, block_rows=130)
     *_, (_, W, _) = algorithm_1(X - X.mean(axis=0), states[1].arrays["weights"], 32, 1, 100)
