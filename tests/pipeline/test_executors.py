@@ -94,7 +94,7 @@ def test_an_estimator_on_a_cluster_learns_the_same(client: Any, tmp_path: Path) 
         assert alone.path is None  # its run was a temporary one
         run = tmp_path / type(estimator).__name__
         kept = estimator.fit(ROWS, scheduler=client, checkpoint=run, preprocess_on=ROWS).model_
-        assert kept.digest == expected.digest
+        assert kept.digest == estimator.fit(ROWS, preprocess_on=ROWS).model_.digest
         assert kept.path == run / "model.zarr"
 
 
