@@ -46,7 +46,7 @@ def as_dataset(vectors: Vectors) -> Dataset:
 
 
 def unwrap(vectors: Vectors) -> Vectors:
-    """Return the array inside a labelled container, samples first.
+    """Return the array inside a labelled container, samples first, and anything else as an array.
 
     Of an ``xarray.Dataset`` the variable ``vectors`` is taken.  A ``DataArray`` with the dimensions
     ``sample`` and ``feature`` is taken in that order, any other as it stands.
@@ -63,7 +63,11 @@ def unwrap(vectors: Vectors) -> Vectors:
         return vectors if vectors.chunks is None else vectors.data
     if _named(vectors, "pandas", "DataFrame"):
         return vectors.to_numpy()
-    return vectors
+    if isinstance(vectors, np.ndarray) or is_lazy(vectors):
+        return vectors
+    if _named(vectors, "scipy.sparse", "_spbase") or _named(vectors, "scipy.sparse", "spmatrix"):
+        raise TypeError("sparse matrices are not taken, since codes need every feature: pass x.toarray()")
+    return np.asarray(vectors)
 
 
 def is_lazy(vectors: Vectors) -> bool:
@@ -102,8 +106,6 @@ def load(vectors: Vectors) -> np.ndarray:
 
     The result may share memory with the input; whoever uses it does not write to it.
     """
-    if not hasattr(vectors, "dtype"):
-        vectors = np.asarray(vectors)
     check_shape(vectors)
     dtype = memory_dtype(vectors.dtype)
     if not is_lazy(vectors):

@@ -198,9 +198,7 @@ def demo(
     from .demo_run import run_demo
 
     with output.following() as control:
-        result = {"report": str(run_demo(dest, force=force, control=control))}
-    output.table(result)
-    return result
+        return {"report": str(run_demo(dest, force=force, control=control))}
 
 
 VERBS = (encode, evaluate, inspect, verify, clean, report, demo)

@@ -42,8 +42,6 @@ def encode_vectors(model: Model, vectors: Vectors) -> Any:
     if is_dataset(vectors):
         return _encode_dataset(model, vectors)
     vectors = unwrap(vectors)
-    if not hasattr(vectors, "dtype"):
-        vectors = np.asarray(vectors)
     encoder = model.encoder()
     if is_dask(vectors):
         _check_width(vectors.shape[1], encoder)

@@ -73,7 +73,7 @@ def choose(scheduler: Any, **options: Any) -> Where:
         return Where(scheduler)
     given = {key: value for key, value in options.items() if value is not None}
     if scheduler is None:
-        return Where(validated(ClusterTable, {"scheduler": "serial", **given}, "cluster"))
+        scheduler = "local" if given else "serial"  # who asks for workers asks for a cluster
     if isinstance(scheduler, str):
         return Where(validated(ClusterTable, {"scheduler": scheduler, **given}, "cluster"))
     address = getattr(getattr(scheduler, "scheduler", None), "address", None)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..storage import events
-from ..storage.errors import DestinationExists
+from ..storage.errors import DestinationExists, ManifestConflict
 from ..tasks.protocols import DataInfo, RoundState
 from .errors import Interrupted, one_line
 from .executors import SERIAL, Where, choose, open_executor
@@ -160,6 +160,9 @@ def _recorded(run: Run) -> Iterator[None]:
         yield
     except (Interrupted, KeyboardInterrupt) as stop:
         log.append(events.RUN_INTERRUPTED, reason=one_line(stop))
+        raise
+    except ManifestConflict as conflict:
+        log.append("overtaken", error=one_line(conflict))  # the run itself goes on, with the winner
         raise
     except BaseException as error:
         log.append(events.RUN_FAILED, error=one_line(error), type=type(error).__name__)

@@ -211,6 +211,22 @@ def test_a_wrong_start_leaves_nothing(rows: np.ndarray, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
 
 
+def test_a_driver_that_is_overtaken_does_not_end_the_run(dataset: bf.Dataset, tmp_path: Path) -> None:
+    run, method = tmp_path / "run", build_method("itq", PARAMS)
+    seen: list[int] = []
+
+    def overtake() -> bool:
+        if not seen:  # after round 0 of the first driver a second one comes and does everything
+            seen.append(bf.resume(run).state.round)
+        return False
+
+    with pytest.raises(bf.ManifestConflict, match=r"committed by"):
+        runs.start(dataset, run, method, block_rows=64, control=runs.Control(should_stop=overtake))
+    assert seen == [4]
+    assert status(run)["state"] == "finished"
+    assert verify_run(run) == []
+
+
 def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(bf.ConfigError, match="there is no run at"):
         bf.resume(tmp_path)

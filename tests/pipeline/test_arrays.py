@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import xarray as xr
 import zarr
 from bitfleet.pipeline import arrays
@@ -107,7 +108,7 @@ def test_what_is_no_number_is_refused(dtype: str) -> None:
 @pytest.mark.parametrize("given", [np.zeros(3), np.zeros((2, 2, 2)), np.float32(1)])
 def test_other_dimensions_are_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="expected vectors with two dimensions"):
-        arrays.load(given)
+        arrays.load(arrays.unwrap(given))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -176,6 +177,12 @@ def test_a_refused_spool_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataRefused):
         arrays.spool(rows, tmp_path / "d.zarr")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sparse_matrices_are_refused_with_advice() -> None:
+    for matrix in (scipy.sparse.csr_array(ROWS), scipy.sparse.coo_matrix(ROWS)):
+        with pytest.raises(TypeError, match=r"sparse matrices are not taken.*toarray"):
+            arrays.unwrap(matrix)
 
 
 def test_an_xarray_dataset_needs_vectors() -> None:

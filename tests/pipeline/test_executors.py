@@ -32,6 +32,7 @@ def test_words_and_addresses() -> None:
     local = choose("local", n_workers=3, memory_limit=None)
     assert local.table == ClusterTable(scheduler="local", n_workers=3)
     assert not local.in_process
+    assert choose(None, n_workers=3) == local
     assert choose(local) is local
     assert choose(ClusterTable(scheduler="local", n_workers=3)) == local
 
