@@ -37,8 +37,7 @@ def test_it_names_libraries_kernels_blas_and_processor():
 
 def test_another_process_has_the_same_whatever_its_threads_and_its_other_libraries():
     env = fingerprint.environment()
-    assert environment_in_a_new_process(OPENBLAS_NUM_THREADS="1") == env
-    assert environment_in_a_new_process("import sklearn.cluster, faiss") == env
+    assert environment_in_a_new_process("import sklearn.cluster, faiss", OPENBLAS_NUM_THREADS="1") == env
 
 
 def test_a_process_without_numba_differs_in_its_kernels(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bitfleet.cluster.placement import Placement
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -51,6 +51,7 @@ def test_newcomers_help_and_the_work_of_the_dead_is_done():
     assert placement.take() == []
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1), max_size=60),
     st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3), min_size=1),
