@@ -1,0 +1,101 @@
+"""A driver killed or paused at any point: `bitfleet resume` goes on to the same bits, as one chain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import bitfleet as bf
+import pytest
+from bitfleet.storage.faults import POINTS
+from bitfleet.storage.objects import LocalObjects
+from bitfleet.storage.rounds import read_chain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from_second_retention = {"retention.before_delete": 2}
+
+
+def check_finished(cli, run: Path, data: Path, expected: tuple[str, str]) -> None:
+    """The run ends in the undisturbed bits, verifies clean and leaves nothing behind after cleaning."""
+    assert bf.load(run).digest == expected[0]
+    assert bf.encode(run, data, run.parent / "codes.zarr").digest == expected[1]
+    assert cli("verify", run, "--json")["problems"] == []
+    cli("clean", run, "--grace", "0", "--json")
+    assert cli("verify", run, "--json")["problems"] == []
+    chain = read_chain(LocalObjects(run))
+    assert [m.round for m in chain] == list(range(len(chain)))
+    named = {record.path for m in chain for record in m.objects}
+    there = {p.relative_to(run).as_posix() for p in (run / "objects").rglob("*") if p.is_file()}
+    assert there <= named
+    top = {p.name for p in run.iterdir()}
+    assert top <= {"config.json", "events.jsonl", "manifests", "model.zarr", "objects"}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_every_point_of_a_commit(cli, driver, data, undisturbed, tmp_path, point):
+    run = tmp_path / "run"
+    process = driver(run, "posh", point, 3, "kill")
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert cli("verify", run, "--json")["problems"] == []
+    cli("resume", run, "--scheduler", "serial")
+    check_finished(cli, run, data, undisturbed("posh"))
+
+
+@pytest.mark.parametrize("case", ["lsh", "itq", "fruit_fly", "posh-union", "posh-paper"])
+def test_every_method_survives_its_driver(cli, driver, data, undisturbed, tmp_path, case):
+    run = tmp_path / "run"
+    process = driver(run, case, "commit.before_manifest", 1, "kill")
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    cli("resume", run, "--scheduler", "serial")
+    check_finished(cli, run, data, undisturbed(case))
+
+
+def test_killed_before_the_first_round(cli, driver, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    process = driver(run, "itq", "commit.before_list", 0, "kill")
+    process.communicate(timeout=120)
+    assert bf.resume(run).digest == undisturbed("itq")[0]
+    cli("resume", run)  # a finished run: nothing to do, no error
+    check_finished(cli, run, data, undisturbed("itq"))
+
+
+def test_a_paused_driver_that_was_overtaken_is_refused(cli, driver, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    paused = driver(run, "posh", "commit.before_manifest", 2, "stop")
+    deadline = time.monotonic() + 60
+    while _state(paused.pid) != "T":
+        assert time.monotonic() < deadline
+        assert paused.poll() is None
+        time.sleep(0.05)
+    cli("resume", run, "--scheduler", "serial")  # goes on to the end and retires the old rounds
+    os.kill(paused.pid, signal.SIGCONT)
+    _, complaint = paused.communicate(timeout=60)
+    assert paused.returncode == 4, complaint
+    assert "committed by" in complaint
+    check_finished(cli, run, data, undisturbed("posh"))
+
+
+def test_two_drivers_on_one_run(cli, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    job = ("train", data, run, "--method", "posh", "--n-bits", 96, "--n-active", 6, "--set", "n_epochs=4",
+           "--block-rows", 128, "--scheduler", "serial")  # fmt: skip
+    both = [cli.start(*job) for _ in range(2)]
+    ends = [(p.communicate(timeout=120)[1], p.returncode) for p in both]
+    codes = sorted(code for _, code in ends)
+    assert codes in ([0, 0], [0, 4]), ends  # (0, 0) where one came after the other had ended
+    for complaint, code in ends:
+        if code == 4:
+            assert "committed by" in complaint
+    check_finished(cli, run, data, undisturbed("posh"))
+
+
+def _state(pid: int) -> str:
+    """The process state of proc(5): T = stopped."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
