@@ -33,7 +33,7 @@ def wait_until(condition, seconds=60):
 @contextmanager
 def process(module: str, *arguments: str, **variables: str):
     """A scheduler or worker of its own, as on a cluster that we have not launched."""
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     command = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--no-dashboard"]
     env = {**os.environ, "PYTHONPATH": path, **variables}
     started = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -147,7 +147,8 @@ def without_numba(tmp_path) -> dict[str, str]:
     folder = tmp_path / "no-numba"
     folder.mkdir()
     (folder / "numba.py").write_text("raise ImportError('not installed here')")
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(HERE)])}
+    path = [str(folder), str(HERE), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(path).strip(os.pathsep)}
 
 
 def test_workers_of_another_environment_are_refused(foreign, tmp_path, without_numba):
