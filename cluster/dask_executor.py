@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from distributed.comm import CommClosedError
+
 from ..tasks.protocols import BlockPair, RowIndices, RowRange
 from . import fingerprint, tree, worker
 from .embedded import ensure_small
@@ -130,6 +132,8 @@ class DaskExecutor:
 def check_workers(client: Client, expected: dict[str, str]) -> None:
     """Compare every worker's environment with the expected one.
 
+    A worker that dies while it is asked is passed over: whoever takes its place is checked by its first task.
+
     Raises
     ------
     EnvironmentMismatch
@@ -144,6 +148,8 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
             raise ClusterError(
                 f"worker {address} cannot import bitfleet ({env}). Install the driver's packages there."
             ) from env
+        if isinstance(env, CommClosedError):
+            continue
         if isinstance(env, BaseException):
             raise env
         fingerprint.check(expected, env, f"worker {address}")

@@ -12,6 +12,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
+from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
 from .errors import ClusterLost, PathNotShared
@@ -111,7 +112,12 @@ def check_shared_path(client: Client, folder: str | os.PathLike[str]) -> None:
             found = client.run(_read_text, str(probe), on_error="return")
     finally:
         probe.unlink(missing_ok=True)
-    blind = {worker: text for worker, text in sorted(found.items()) if text != token}
+    # a worker that died while it was asked is not blind, it is gone
+    blind = {
+        worker: text
+        for worker, text in sorted(found.items())
+        if text != token and not isinstance(text, CommClosedError)
+    }
     if blind:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in blind.items())
         raise PathNotShared(
