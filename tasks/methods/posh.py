@@ -75,10 +75,12 @@ class POSH(LinearMethod):
         Principal components to work in, or the share of variance they must explain.  None: all features as
         they are while d <= n_bits, else ``n_active`` components.
 
-    Notes ----- Every round records ``objective_codes`` (new codes, old weights), ``objective`` (same
-    codes, new weights; with "paper" a single ``objective``, of each row's code under the weights of its
-    time) and ``live_bits``, the number of bits that any of the round's rows switched on; bits that none
-    did are learned from nothing.
+    Notes
+    -----
+    Every round records ``objective_codes`` (new codes, old weights), ``objective`` (same codes, new
+    weights; with "paper" a single ``objective``, of each row's code under the weights of its time) and
+    ``live_bits``, the number of bits that any of the round's rows switched on; bits that none did are
+    learned from nothing.
     """
 
     n_bits: int = 1024
