@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.errors import ConfigError
-    from .pipeline.estimators import ITQ, LSH, POSH, FruitFly
+    from .pipeline.estimators_dense import ITQ, LSH
+    from .pipeline.estimators_sparse import POSH, FruitFly
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .storage.codes import Codes, open_codes
@@ -70,7 +71,8 @@ __all__ = [
 ]
 
 _HOME = {
-    ".pipeline.estimators": ("ITQ", "LSH", "POSH", "FruitFly"),
+    ".pipeline.estimators_dense": ("ITQ", "LSH"),
+    ".pipeline.estimators_sparse": ("POSH", "FruitFly"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),

@@ -1,4 +1,4 @@
-"""The methods as scikit-learn transformers.
+"""The methods as scikit-learn transformers: what all share; `estimators_dense` and `estimators_sparse` list them.
 
 On ordinary arrays ``fit`` runs in this process.  With ``scheduler=`` or ``checkpoint=`` it is a run like any
 other: distributed, committed round by round, resumable.  Either way the same data, parameters and seed give
@@ -42,6 +42,7 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     """
 
     _method: ClassVar[str]
+    _reported: ClassVar[dict[str, str]] = {}  # fitted attributes that are scalars of the finished state
     random_state: Any
 
     def fit(
@@ -96,6 +97,8 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.model_ = model
         self.seed_ = seed
         self.mean_ = np.asarray(getattr(model.encoder(), "mean"))  # noqa: B009
+        for attribute, scalar in self._reported.items():
+            setattr(self, attribute, model.state.scalars[scalar])
         self._n_features_out = model.n_bits
         return self
 
@@ -167,200 +170,6 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-class LSH(BinaryHasher):
-    """Random hyperplanes: bit j is the sign of a Gaussian projection (Charikar 2002).
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length b.
-    n_components : int, optional
-        Project onto this many principal components first; by default the hyperplanes do not see the data.
-    center : bool
-        Subtract the mean.
-    random_state : int, RandomState or None
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bitfleet import LSH
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> LSH(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
-    """
-
-    _method = "lsh"
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_components: int | float | None = None,
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_components = n_components
-        self.center = center
-        self.random_state = random_state
-
-
-class ITQ(BinaryHasher):
-    """Iterative quantisation: PCA, then the rotation that brings the rows nearest to their signs.
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length b.
-    n_iter : int
-        Rounds, each a pass over the data and an orthogonal Procrustes step.
-    n_components : int, optional
-        Principal components in front, min(n_bits, d) by default.
-    center : bool
-        Subtract the mean.
-    random_state : int, RandomState or None
-
-    References
-    ----------
-    Gong, Lazebnik, Gordo, Perronnin, *Iterative quantization*, TPAMI 35 (2013).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bitfleet import ITQ
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> ITQ(n_bits=4, n_iter=5, random_state=0).fit(X).transform(X).shape
-    (100, 4)
-    """
-
-    _method = "itq"
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_iter: int = 50,
-        n_components: int | float | None = None,
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_iter = n_iter
-        self.n_components = n_components
-        self.center = center
-        self.random_state = random_state
-
-
-class FruitFly(BinaryHasher):
-    """Sparse random expansion and winner-take-all, after the fly's olfactory circuit.
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length D.
-    n_active : int
-        Ones per code, α.
-    density : float
-        Share of the input features that each bit sees.
-    n_components : int or float, optional
-        PCA in front: this many components, or this share of the variance.
-    center : bool
-        Subtract the mean.
-    random_state : int, RandomState or None
-
-    References
-    ----------
-    Dasgupta, Stevens, Navlakha, *A neural algorithm for a fundamental computing problem*, Science 358 (2017).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bitfleet import FruitFly
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> set(FruitFly(n_bits=64, n_active=4, random_state=0).fit(X).transform(X).sum(axis=1).tolist())
-    {4}
-    """
-
-    _method = "fruit_fly"
-
-    def __init__(
-        self,
-        n_bits: int = 1024,
-        *,
-        n_active: int = 32,
-        density: float = 0.2,
-        n_components: int | float | None = None,
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_active = n_active
-        self.density = density
-        self.n_components = n_components
-        self.center = center
-        self.random_state = random_state
-
-
-class POSH(BinaryHasher):
-    """Sparse codes by a projection with orthonormal columns, learned by alternating winner-take-all
-    and an orthogonal Procrustes step.
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length D.
-    n_active : int
-        Ones per code, α.
-    schedule : {"auto", "reset", "union", "paper"}
-        How often the projection moves: once a pass, once a seeded group of blocks, or the paper's
-        Algorithm 1 to the letter.
-    n_epochs : int, optional
-        Passes over the data; the schedule's own number by default.
-    batch_size : int, optional
-        Rows per step; the schedule's own number by default.
-    forget : float
-        What of the earlier sums each step of the schedule ``union`` forgets.
-    n_components : int or float, optional
-        PCA in front: this many components, or this share of the variance.
-    center : bool
-        Subtract the mean.
-    random_state : int, RandomState or None
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bitfleet import POSH
-    >>> X = np.random.default_rng(0).normal(size=(200, 8))
-    >>> POSH(n_bits=64, n_active=4, random_state=0).fit(X).encode(X).shape
-    (200, 8)
-    """
-
-    _method = "posh"
-
-    def __init__(
-        self,
-        n_bits: int = 1024,
-        *,
-        n_active: int = 32,
-        schedule: str = "auto",
-        n_epochs: int | None = None,
-        batch_size: int | None = None,
-        forget: float = 0.5,
-        n_components: int | float | None = None,
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_active = n_active
-        self.schedule = schedule
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.forget = forget
-        self.n_components = n_components
-        self.center = center
-        self.random_state = random_state
 
 
 def _seed(random_state: Any) -> int:

@@ -61,7 +61,7 @@ def test_every_name_is_there_and_known() -> None:
     for name in bf.__all__:
         assert getattr(bf, name) is not None
         assert name in dir(bf)
-    assert bf.POSH.__module__ == "bitfleet.pipeline.estimators"
+    assert bf.POSH.__module__ == "bitfleet.pipeline.estimators_sparse"
 
 
 def test_what_design_promises() -> None:

@@ -1,0 +1,107 @@
+"""Estimators of sparse codes: few ones among many bits, the winners of a competition.
+
+Each class is what the method's dataclass in ``tasks/methods`` is, with ``random_state`` in addition and
+scikit-learn's interface; a test holds parameters and defaults of the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from .estimators import BinaryHasher
+
+
+@dataclass(eq=False, repr=False)
+class FruitFly(BinaryHasher):
+    """Sparse random expansion and winner-take-all, after the fly's olfactory circuit.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    density : float
+        Share of the input features that each bit sees.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    References
+    ----------
+    Dasgupta, Stevens, Navlakha, *A neural algorithm for a fundamental computing problem*, Science 358 (2017).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import FruitFly
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> set(FruitFly(n_bits=64, n_active=4, random_state=0).fit(X).transform(X).sum(axis=1).tolist())
+    {4}
+    """
+
+    _method: ClassVar[str] = "fruit_fly"
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    density: float = 0.2
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class POSH(BinaryHasher):
+    """Sparse codes by a projection with orthonormal columns, learned by alternating winner-take-all
+    and an orthogonal Procrustes step.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    schedule : {"auto", "reset", "union", "paper"}
+        How often the projection moves: once a pass, once a seeded group of blocks, or the paper's
+        Algorithm 1 to the letter.
+    n_epochs : int, optional
+        Passes over the data; the schedule's own number by default.
+    batch_size : int, optional
+        Rows per step; the schedule's own number by default.
+    forget : float
+        What of the earlier sums each step of the schedule ``union`` forgets.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    n_live_bits_ : int
+        Bits that any training row switched on in the last round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import POSH
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> POSH(n_bits=64, n_active=4, random_state=0).fit(X).encode(X).shape
+    (200, 8)
+    """
+
+    _method: ClassVar[str] = "posh"
+    _reported: ClassVar[dict[str, str]] = {"n_live_bits_": "live_bits"}
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    schedule: str = "auto"
+    n_epochs: int | None = None
+    batch_size: int | None = None
+    forget: float = 0.5
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None
