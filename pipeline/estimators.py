@@ -1,4 +1,4 @@
-"""The methods as scikit-learn transformers: what all share; `estimators_dense` and `estimators_sparse` list them.
+"""The methods as scikit-learn transformers: what they share; the classes are in `estimators_dense` and `_sparse`.
 
 On ordinary arrays ``fit`` runs in this process.  With ``scheduler=`` or ``checkpoint=`` it is a run like any
 other: distributed, committed round by round, resumable.  Either way the same data, parameters and seed give
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arrays import as_dataset, is_dataset, is_lazy, unwrap
+from .arrays import as_dataset, check_shape, is_dataset, is_lazy, memory_dtype, unwrap
 from .config import build_method
 from .fitting import fit_in_memory, fit_run
 from .opening import recorded_seed
@@ -151,15 +151,19 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         else:
             inner = unwrap(X)
             if not is_lazy(inner):
+                if inner.dtype.kind not in "biufcO":  # scikit-learn would make numbers of dates and text
+                    memory_dtype(inner.dtype)
                 plain = X if hasattr(X, "iloc") else inner  # a DataFrame keeps its column names
-                return validate_data(self, plain, reset=reset, dtype=[np.float32, np.float64], order="C")
+                with np.errstate(over="ignore", invalid="ignore"):
+                    return validate_data(self, plain, reset=reset, dtype=[np.float32, np.float64], order="C")
+            check_shape(inner)
             X = inner
-            width = X.shape[1] if X.ndim == 2 else -1
-        if reset and width >= 0:
-            self.n_features_in_ = int(width)
+            width = int(X.shape[1])
+        if reset:
+            self.n_features_in_ = width
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-        elif width >= 0 and width != self.n_features_in_:
+        elif width != self.n_features_in_:
             raise ValueError(
                 f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
