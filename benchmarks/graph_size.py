@@ -6,8 +6,12 @@ broken::
 
     python benchmarks/graph_size.py [--leaves 1000 10000]
 
-Rows are computed, not read: leaves are tiny, so that the driver's own memory is what is seen.  In mode
-``ranges`` leaves are row ranges, as in training; in mode ``indices`` they are lists of row numbers.
+Rows are computed, not read, and leaves are tiny, so that the driver's own memory is what is seen.  The modes:
+
+``ranges``    a training round over row ranges, with a state of 64 MB
+``indices``   the same over lists of row numbers
+``encode``    codes written to disk, one chunk per leaf
+``evaluate``  1,000 queries, the 100 nearest of each by code and by vector
 """
 
 from __future__ import annotations
@@ -16,22 +20,28 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
 import psutil
 from bitfleet.cluster.dask_executor import DaskExecutor
 from bitfleet.cluster.launch import connect
+from bitfleet.pipeline import encode, neighbors
+from bitfleet.pipeline.fitting import fit_in_memory
 from bitfleet.tasks.protocols import Block, RoundState, RowIndices, RowRange
+from bitfleet.tasks.registry import get
 from distributed import Client, Future
 
 ROWS_PER_LEAF = 4
+N_QUERIES, N_NEAREST = 1000, 100
 MAX_EMBEDDED_BYTES = 1_000_000
 MAX_GROWTH = 0.10
-MODES = ("ranges", "indices")
+MODES = ("ranges", "indices", "encode", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,17 @@ class Computed:
     def read(self, address):
         rows = np.array(getattr(address, "rows", None) or range(address.start, address.stop))
         return Block(rows, rows[:, None].astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Waves(Computed):
+    """A reader of rows that differ in direction."""
+
+    n_features: int = 8
+
+    def read(self, address):
+        rows = np.arange(address.start, address.stop)
+        return Block(rows, np.sin(np.outer(rows + 1, np.arange(1, 9))).astype(np.float32))
 
 
 class Total:
@@ -108,20 +129,20 @@ class PeakMemory(threading.Thread):
 
 
 def measure(n_leaves: int, mode: str) -> dict:
-    """Run one round of ``n_leaves`` in this process and describe it."""
-    n_rows = n_leaves * ROWS_PER_LEAF
+    """Do the work of ``mode`` over ``n_leaves`` in this process and describe it."""
     with (
         connect(n_workers=2, memory_limit="1 GiB") as owner,
         CountingClient(owner.scheduler.address) as client,
+        tempfile.TemporaryDirectory() as folder,
     ):
         executor = DaskExecutor(client)
-        executor.reduce(Computed(80), addresses(20, "ranges"), Program(), Reference("warm"))
+        work = {"encode": Encoding, "evaluate": Evaluation}.get(mode, Round)(mode, executor, Path(folder))
+        work(20, "warm")
         client.n_tasks = client.largest = client.total = 0
         memory, began = PeakMemory(), time.perf_counter()
         memory.start()
-        got = executor.reduce(Computed(n_rows), addresses(n_leaves, mode), Program(), Reference("round"))
+        work(n_leaves, "measured")
         seconds, memory.running = time.perf_counter() - began, False
-    assert got["sum"] == n_rows * (n_rows - 1) // 2
     return {
         "benchmark": "graph_size",
         "mode": mode,
@@ -132,6 +153,47 @@ def measure(n_leaves: int, mode: str) -> dict:
         "driver_peak_mib": round(memory.peak / 2**20, 1),
         "seconds": round(seconds, 2),
     }
+
+
+class Round:
+    """A training round."""
+
+    def __init__(self, mode: str, executor: DaskExecutor, folder: Path):
+        self.mode, self.executor = mode, executor
+
+    def __call__(self, n_leaves: int, key: str) -> None:
+        n_rows = n_leaves * ROWS_PER_LEAF
+        leaves = addresses(n_leaves, self.mode)
+        got = self.executor.reduce(Computed(n_rows), leaves, Program(), Reference(key))
+        assert got["sum"] == n_rows * (n_rows - 1) // 2
+
+
+class Encoding:
+    """All rows encoded into a file of codes by a saved model."""
+
+    def __init__(self, mode: str, executor: DaskExecutor, folder: Path):
+        self.executor, self.folder = executor, folder
+        training = Waves(200).read(RowRange(0, 200)).vectors
+        self.model = fit_in_memory(training, get("lsh")(n_bits=64), 0, folder)
+        self.model = replace(self.model, path=self.model.save(folder / "model.zarr"))
+        for module in (encode, neighbors):
+            module.base_rows = lambda n_features: ROWS_PER_LEAF
+
+    def __call__(self, n_leaves: int, key: str) -> None:
+        reader = Waves(n_leaves * ROWS_PER_LEAF)
+        codes = encode.encode_to(self.model, reader, "0" * 64, self.folder / f"{key}.zarr", self.executor)
+        assert (codes.n_rows, codes.chunk_rows) == (reader.n_rows, ROWS_PER_LEAF)
+
+
+class Evaluation(Encoding):
+    """The nearest rows to many queries, as `bitfleet.evaluate` looks for them."""
+
+    def __call__(self, n_leaves: int, key: str) -> None:
+        reader = Waves(n_leaves * ROWS_PER_LEAF)
+        queries = reader.read(RowRange(0, N_QUERIES)).vectors
+        search = neighbors.BlockSearch(self.model, reader, self.executor, seed=0, scratch=self.folder)
+        for found in (search.by_code(queries, N_NEAREST), search.by_vector(queries, N_NEAREST)):
+            assert found["id"].shape == (N_QUERIES, min(N_NEAREST, reader.n_rows))
 
 
 def addresses(n_leaves: int, mode: str) -> list[RowRange] | list[RowIndices]:
