@@ -63,6 +63,8 @@ def unwrap(vectors: Vectors) -> Vectors:
         return vectors if vectors.chunks is None else vectors.data
     if _named(vectors, "pandas", "DataFrame"):
         return vectors.to_numpy()
+    if isinstance(vectors, np.ma.MaskedArray):
+        return _unmasked(vectors)
     if isinstance(vectors, np.ndarray) or is_lazy(vectors):
         return vectors
     if _named(vectors, "scipy.sparse", "_spbase") or _named(vectors, "scipy.sparse", "spmatrix"):
@@ -90,7 +92,7 @@ def memory_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def check_shape(vectors: Vectors) -> None:
-    """Raise unless ``vectors`` has two dimensions, samples and features."""
+    """Raise unless ``vectors`` has two dimensions, samples and features, and a known number of these."""
     ndim = getattr(vectors, "ndim", None)
     if ndim != 2:
         shape = getattr(vectors, "shape", None)
@@ -98,6 +100,23 @@ def check_shape(vectors: Vectors) -> None:
         raise ValueError(
             f"expected vectors with two dimensions (samples, features), got {what}; "
             "a single vector is x[None, :]"
+        )
+    if vectors.shape[1] != vectors.shape[1]:  # NaN: dask does not know
+        raise ValueError(
+            "expected a known number of features, the dask array has columns of unknown chunks; "
+            "call its compute_chunk_sizes()"
+        )
+
+
+def check_stored(vectors: Vectors) -> None:
+    """Raise `DataRefused` if a Zarr array lacks chunks, which it would read as numbers nobody has written."""
+    if not _named(vectors, "zarr", "Array") or 0 in vectors.shape:
+        return
+    absent = vectors.nchunks - vectors.nchunks_initialized  # of shards the chunks that they could hold
+    if absent > 0:
+        raise DataRefused(
+            f"the Zarr array lacks {absent} of {vectors.nchunks} chunks; if they mean the fill value, ingest "
+            "it with missing='fill' (--missing fill), or pass x[:]"
         )
 
 
@@ -128,11 +147,12 @@ def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
     """
     check_shape(vectors)
     memory_dtype(vectors.dtype)
+    check_stored(vectors)
     rows = base_rows(vectors.shape[1]) if rows is None else rows
     start = 0
     for block in _dask_blocks(vectors) if is_dask(vectors) else (vectors,):
         for low in range(0, block.shape[0], rows):
-            piece = np.asarray(block[low : low + rows])
+            piece = _plain(block[low : low + rows])
             yield _finite(piece, first_row=start)
             start += len(piece)
 
@@ -150,6 +170,7 @@ def spool(vectors: Vectors, path: Path) -> Dataset:
     DataRefused
         If a row holds NaN or infinity.
     """
+    check_shape(vectors)
     dtype = _stored_dtype(vectors.dtype)
     if path.exists():
         try:
@@ -169,6 +190,7 @@ def spool(vectors: Vectors, path: Path) -> Dataset:
 
 def content_digest(vectors: Vectors) -> str:
     """Return the digest that a data set of these vectors (unwrapped) would have."""
+    check_shape(vectors)
     dtype = _stored_dtype(vectors.dtype)
     found = ContentDigest(dtype, int(vectors.shape[1]), with_labels=False)
     for piece in pieces(vectors):
@@ -200,7 +222,22 @@ def _dask_blocks(vectors: Any) -> Iterator[np.ndarray]:
     if vectors.numblocks[1] > 1:
         vectors = vectors.rechunk({1: -1})
     for index in range(vectors.numblocks[0]):
-        yield np.asarray(vectors.blocks[index].compute())
+        yield vectors.blocks[index].compute()
+
+
+def _plain(block: Any) -> np.ndarray:
+    return _unmasked(block) if isinstance(block, np.ma.MaskedArray) else np.asarray(block)
+
+
+def _unmasked(vectors: Any) -> np.ndarray:
+    """Return a masked array's data if nothing in it is masked: what stands behind a mask is not data."""
+    rows = np.flatnonzero(np.ma.getmaskarray(vectors).reshape(len(vectors), -1).any(axis=1))
+    if len(rows):
+        raise DataRefused(
+            f"vectors are masked in {len(rows)} of {len(vectors)} rows, first in row {rows[0]}; "
+            "drop these rows or fill them in"
+        )
+    return np.asarray(vectors.data)
 
 
 def _finite(block: np.ndarray, first_row: int) -> np.ndarray:

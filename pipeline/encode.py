@@ -16,7 +16,7 @@ from ..storage.codes import Codes, CodesWriter, create_codes, finish_codes
 from ..tasks.kernels.pack import unpack_bits
 from ..tasks.leaves import base_rows
 from ..tasks.protocols import LeafPlan
-from .arrays import as_dataset, is_dask, is_dataset, memory_dtype, pieces, unwrap
+from .arrays import as_dataset, check_shape, is_dask, is_dataset, memory_dtype, pieces, unwrap
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def encode_vectors(model: Model, vectors: Vectors) -> Any:
     vectors = unwrap(vectors)
     encoder = model.encoder()
     if is_dask(vectors):
+        check_shape(vectors)
         _check_width(vectors.shape[1], encoder)
         return _encode_dask(model, vectors)
     tiles = []

@@ -56,14 +56,15 @@ class Moments:
             return right
         n_left, n_right = int(left["count"]), int(right["count"])
         count = n_left + n_right
-        delta = right["mean"] - left["mean"]
-        merged = {
-            "count": np.array(count, np.int64),
-            "mean": left["mean"] + delta * (n_right / count),
-        }
-        if self.covariance:
-            between = np.outer(delta, delta) * (n_left * (n_right / count))
-            merged["scatter"] = left["scatter"] + right["scatter"] + between
+        with np.errstate(over="ignore", invalid="ignore"):  # finalize reports what is not finite
+            delta = right["mean"] - left["mean"]
+            merged = {
+                "count": np.array(count, np.int64),
+                "mean": left["mean"] + delta * (n_right / count),
+            }
+            if self.covariance:
+                between = np.outer(delta, delta) * (n_left * (n_right / count))
+                merged["scatter"] = left["scatter"] + right["scatter"] + between
         return merged
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -93,7 +94,7 @@ class Moments:
         if not np.isfinite(mean).all():
             raise ValueError(_complaint(block))
         if self.covariance:
-            with np.errstate(over="ignore"):  # finalize reports what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):  # finalize reports what is not finite
                 for tile in tiles:
                     deviations = np.subtract(vectors[tile], mean, dtype=np.float64)
                     state["scatter"] += deviations.T @ deviations

@@ -179,6 +179,45 @@ def test_a_refused_spool_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_is_masked_is_no_data(lazy: bool) -> None:
+    mask = np.zeros(ROWS.shape, bool)
+    plain, masked = np.ma.array(ROWS, mask=mask), np.ma.array(ROWS, mask=mask | (np.arange(50) == 9)[:, None])
+    if lazy:
+        plain, masked = (da.from_array(x, chunks=(20, 6)) for x in (plain, masked))
+    np.testing.assert_array_equal(arrays.load(arrays.unwrap(plain)), ROWS)
+    with pytest.raises(DataRefused, match=r"masked in 1 of .* row 9"):
+        arrays.load(arrays.unwrap(masked))
+
+
+@pytest.mark.parametrize("shards", [None, (20, 6)])
+def test_absent_chunks_of_a_zarr_array_are_not_taken_for_numbers(tmp_path: Path, shards: Any) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "x.zarr"), shape=ROWS.shape, chunks=(10, 3), shards=shards, dtype=ROWS.dtype
+    )
+    array[:40] = ROWS[:40]
+    with pytest.raises(DataRefused, match="lacks 2 of 10 chunks"):
+        arrays.load(array)
+    with pytest.raises(DataRefused, match="lacks 2 of 10 chunks"):
+        arrays.spool(array, tmp_path / "data.zarr")
+    assert not (tmp_path / "data.zarr").exists()
+    array[40:] = ROWS[40:]
+    np.testing.assert_array_equal(arrays.load(array), ROWS)
+
+
+@pytest.mark.parametrize("given", [ROWS[0], None, 5, {"a": 1}, da.from_array(ROWS[0])])
+def test_what_has_not_two_dimensions_is_not_spooled(given: Any, tmp_path: Path) -> None:
+    for refused in (arrays.content_digest, lambda x: arrays.spool(x, tmp_path / "data.zarr")):
+        with pytest.raises(ValueError, match="two dimensions"):
+            refused(arrays.unwrap(given))
+
+
+def test_an_unknown_number_of_features_is_refused() -> None:
+    x = da.from_array(ROWS, chunks=(50, 3))
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        arrays.load(x[:, da.arange(6, chunks=3) < 4])
+
+
 def test_sparse_matrices_are_refused_with_advice() -> None:
     for matrix in (scipy.sparse.csr_array(ROWS), scipy.sparse.coo_matrix(ROWS)):
         with pytest.raises(TypeError, match=r"sparse matrices are not taken.*toarray"):

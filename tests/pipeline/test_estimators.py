@@ -130,6 +130,20 @@ def test_validation_happens_in_fit() -> None:
             estimator.fit(ROWS)
 
 
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[s]", "U8", "S8"])
+def test_dates_and_text_are_no_vectors(estimator: Any, dtype: str) -> None:
+    with pytest.raises(TypeError, match="real numbers"):
+        estimator.fit(ROWS.astype(int).astype(dtype))
+
+
+def test_a_lazy_vector_is_refused_like_any_other(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="two dimensions"):
+        estimator.fit(da.from_array(ROWS[0]))
+    estimator.fit(ROWS)
+    with pytest.raises(ValueError, match="two dimensions"):
+        estimator.model_.encode(da.from_array(ROWS[0]))
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 def test_nonfinite_input(estimator: Any, lazy: bool) -> None:
     bad = ROWS.copy()

@@ -48,6 +48,10 @@ def test_no_rows_and_nonfinite_rows_are_refused() -> None:
             summary(np.array([[0.0, 1.0], [0.0, bad]]))
     with pytest.raises(ValueError, match="covariance overflows"):
         summary(np.array([[0.0, 1.0], [0.0, 1e300]]))
+    huge = np.random.default_rng(0).normal(size=(30, 3)) * 1e300  # squares overflow to both infinities
+    for sizes in ((), (10, 10)):
+        with pytest.raises(ValueError, match="covariance overflows"):
+            summary(huge, sizes)
     with pytest.raises(ValueError, match="overflow float64"):
         summary(np.array([[1.7e308], [-1.7e308]]))
 
