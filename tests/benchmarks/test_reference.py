@@ -1,0 +1,63 @@
+"""The methods equal the plain transcriptions of the paper's algorithms, mini-batch by mini-batch."""
+
+from __future__ import annotations
+
+import runpy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from bitfleet.tasks.methods.posh import POSH
+from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan
+from bitfleet.tasks.random import stream
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BATCH = 100
+
+
+def reference(root: Path, name: str) -> Any:
+    """Run the script's definitions without leaving a module behind."""
+    return runpy.run_path(str(root / "benchmarks" / "reference" / f"{name}.py"))["learn"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture
+def digits(root: Path) -> np.ndarray:
+    """800 digits with the middle 22 × 22 of their pixels, some of them dead."""
+    with np.load(root / "pipeline" / "demo" / "digits.npz") as file:
+        images = file["X"][:800].reshape(-1, 28, 28)[:, 3:25, 3:25]
+    return (images.reshape(len(images), -1) / 255.0).astype(np.float32)
+
+
+def test_posh_equals_algorithm_1_on_digits(root: Path, digits: np.ndarray) -> None:
+    """Few rows, dead pixels: the Procrustes problem is ill-conditioned, as it is on all digits."""
+    n, d = digits.shape
+    method = POSH(n_bits=512, n_active=32, schedule="paper", n_epochs=1)
+    state = method.start(DataInfo(n, d, "float32"), 3)
+    moments = method.accumulator(state)
+    leaf = Block(np.arange(n), digits)
+    state = method.advance(state, moments.finalize(moments.update(moments.init(), leaf)))
+    centred = digits - state.arrays["mean"]
+    drawn = stream(3, "posh.weights").standard_normal((512, d))
+    steps = list(reference(root, "posh")(centred, drawn, 32, n_epochs=1, batch_size=BATCH))
+    accumulator = method.accumulator(state)
+    sums = accumulator.init()
+    for first, expected in zip(range(0, n, BATCH), steps, strict=True):
+        part = digits[first : first + BATCH]
+        sums = accumulator.update(sums, Block(np.arange(len(part)), part))
+        np.testing.assert_allclose(sums["weights"], expected, rtol=0, atol=1e-6)
+    learned = method.advance(state, accumulator.finalize(sums))
+    assert method.done(learned)
+    scores = centred @ steps[-1].T
+    expected_bits = np.sort(np.argsort(-scores, axis=1)[:, :32], axis=1)
+    assert method.rounds(state, LeafPlan(n, n)) == 2
+    np.testing.assert_array_equal(method.encoder(learned).active(digits), expected_bits)
