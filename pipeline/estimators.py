@@ -1,8 +1,8 @@
-"""The methods as scikit-learn transformers: what they share; the classes are in `estimators_dense` and `_sparse`.
+"""The methods as scikit-learn transformers: what they have in common.
 
 On ordinary arrays ``fit`` runs in this process.  With ``scheduler=`` or ``checkpoint=`` it is a run like any
 other: distributed, committed round by round, resumable.  Either way the same data, parameters and seed give
-the same bits.
+the same bits.  The classes are in ``estimators_dense`` and ``estimators_sparse``.
 """
 
 from __future__ import annotations
