@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_dense import ITQ, LSH
-    from .pipeline.estimators_sparse import POSH, FruitFly
+    from .pipeline.estimators_sparse import BOSL, POSH, FruitFly
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .storage.codes import Codes, open_codes
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BOSL",
     "ITQ",
     "LSH",
     "POSH",
@@ -72,7 +73,7 @@ __all__ = [
 
 _HOME = {
     ".pipeline.estimators_dense": ("ITQ", "LSH"),
-    ".pipeline.estimators_sparse": ("POSH", "FruitFly"),
+    ".pipeline.estimators_sparse": ("BOSL", "POSH", "FruitFly"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),

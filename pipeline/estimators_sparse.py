@@ -13,6 +13,57 @@ from .estimators import BinaryHasher
 
 
 @dataclass(eq=False, repr=False)
+class BOSL(BinaryHasher):
+    """Binary optimal sparse lifting: codes whose overlaps follow the rows' cosines, then a linear map to them.
+
+    Compares all pairs of training rows, so it takes at most 20,000 of them; anything can be encoded.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    n_iter : int
+        Iterations of ADMM.
+    n_steps : int
+        Descent steps on the relaxed codes in each.
+    penalty : float
+        Weight λ of the distance between codes and relaxed codes.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    n_live_bits_ : int
+        Bits that any training row's code used in the last round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import BOSL
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> BOSL(n_bits=64, n_active=4, n_iter=2, random_state=0).fit(X).encode(X).shape
+    (100, 8)
+    """
+
+    _method: ClassVar[str] = "bosl"
+    _reported: ClassVar[dict[str, str]] = {"n_live_bits_": "live_bits"}
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    n_iter: int = 10
+    n_steps: int = 10
+    penalty: float = 1.0
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
 class FruitFly(BinaryHasher):
     """Sparse random expansion and winner-take-all, after the fly's olfactory circuit.
 

@@ -6,6 +6,7 @@ import difflib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from .methods.bosl import BOSL
 from .methods.fruitfly import FruitFly
 from .methods.itq import ITQ
 from .methods.lsh import LSH
@@ -21,6 +22,7 @@ METHODS: dict[str, type[Method]] = {
     "itq": ITQ,
     "fruit_fly": FruitFly,
     "posh": POSH,
+    "bosl": BOSL,
 }
 
 

@@ -17,6 +17,7 @@ ESTIMATORS = [
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.POSH(),
     bf.POSH(n_bits=8, n_active=2, n_epochs=2),
+    bf.BOSL(n_bits=8, n_active=2, n_iter=2),
 ]
 
 

@@ -27,7 +27,7 @@ HEAVY = (
     "rich",
     "typer",
 )
-ESTIMATORS = {"lsh": "LSH", "itq": "ITQ", "fruit_fly": "FruitFly", "posh": "POSH"}
+ESTIMATORS = {"lsh": "LSH", "itq": "ITQ", "fruit_fly": "FruitFly", "posh": "POSH", "bosl": "BOSL"}
 
 
 def modules_after(statement: str) -> list[str]:
