@@ -210,10 +210,54 @@ def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Path
     try:
         params = dict(header["method"])
         method = build_method(params.pop("name"), params)
-        state = RoundState(int(header["round"]), dict(arrays), dict(header["scalars"]))
-        info = DataInfo(**header["info"])
+        model = Model(method, _state(header, arrays), _info(header["info"]), path)
+        _check_encoder(model)
+    except ConfigError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise CorruptObject(f"{path} has a broken header: {error}") from error
-    return Model(method, state, info, path)
+        raise CorruptObject(f"{path} has a broken header or broken arrays: {error}") from error
+    return model
+
+
+def _state(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> RoundState:
+    number, scalars = header["round"], dict(header["scalars"])
+    if type(number) is not int or number < 0:
+        raise ValueError(f"expected a round >= 0, got {number!r}")
+    strange = sorted(name for name, value in scalars.items() if isinstance(value, list | dict))
+    if strange:
+        raise ValueError(f"expected plain values as scalars, {', '.join(strange)} are none")
+    stated = header["info"]
+    for name in sorted(scalars.keys() & stated.keys()):
+        if (type(scalars[name]), scalars[name]) != (type(stated[name]), stated[name]):
+            raise ValueError(f"its state has {name} = {scalars[name]!r}, its data {stated[name]!r}")
+    return RoundState(number, dict(arrays), scalars)
+
+
+def _info(stated: Mapping[str, Any]) -> DataInfo:
+    info = DataInfo(**stated)
+    for name in ("n_rows", "n_features"):
+        value = getattr(info, name)
+        if type(value) is not int or value < 1:
+            raise ValueError(f"expected {name} >= 1, got {value!r}")
+    if info.dtype not in ("float32", "float64"):
+        raise ValueError(f"expected the dtype float32 or float64, got {info.dtype!r}")
+    return info
+
+
+def _check_encoder(model: Model) -> None:
+    """Raise unless the arrays make the encoder that method and data description promise."""
+    try:
+        encoder = model.encoder()
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a method makes of arrays that are not its own
+        raise ValueError(f"its arrays make no encoder ({type(error).__name__}: {error})") from error
+    wanted = {
+        "n_features": model.info.n_features,
+        "n_bits": getattr(model.method, "n_bits", None),  # None: the method's choice
+        "n_active": getattr(model.method, "n_active", None),
+    }
+    for name, expected in wanted.items():
+        found = getattr(encoder, name)
+        if found != expected and not (name == "n_bits" and expected is None):
+            raise ValueError(f"it promises {name} = {expected}, its arrays make codes with {name} = {found}")

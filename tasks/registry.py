@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import is_dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .methods.bosl import BOSL
 from .methods.fruitfly import FruitFly
@@ -13,6 +14,8 @@ from .methods.lsh import LSH
 from .methods.posh import POSH
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from .protocols import Method
 
 GROUP = "bitfleet.methods"
@@ -37,12 +40,23 @@ def get(name: str) -> type[Method]:
     Raises
     ------
     ValueError
-        If there is no such method; the message lists the names and the nearest one.
+        If there is no such method (the message lists the names and the nearest one), or what another
+        package offers under this name is none or cannot be imported.
     """
     if name in METHODS:
         return METHODS[name]
     for point in entry_points(group=GROUP, name=name):
-        return point.load()
+        return _loaded(point)
     close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"unknown method {name!r}, expected one of {', '.join(names())}{hint}")
+
+
+def _loaded(point: EntryPoint) -> type[Method]:
+    try:
+        cls: Any = point.load()
+    except Exception as error:
+        raise ValueError(f"the method {point.name!r} of {point.value} cannot be imported: {error}") from error
+    if not (isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "accumulator")):
+        raise ValueError(f"{point.value}, offered as the method {point.name!r}, is no dataclass of a method")
+    return cls

@@ -74,7 +74,14 @@ def fixed_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of float64, shape (d, b)
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit; compiled code would read beyond the arrays.
     """
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        raise ValueError(f"expected factors of shapes (d, r) and (r, b), got {left.shape} and {right.shape}")
     compiled = loops()
     if compiled is None:
         return fixed_product_reference(left, right)

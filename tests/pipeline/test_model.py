@@ -90,6 +90,54 @@ def test_foreign_headers_are_refused(
         load(tmp_path / "m.zarr")
 
 
+HEADER_CHANGES = {
+    "method.n_bits": [5, 7, 2**62],
+    "info.n_features": [9, "10", None],
+    "info.n_rows": [0, -1, "80", True],
+    "info.dtype": ["O", 5],
+    "round": ["4", 1.5, -1, True],
+    "scalars.phase": [[], {}],
+    "scalars.n_rows": [81, "80", None],
+    "scalars.n_features": [11],
+    "scalars.first_round": ["x", None, 2**70],
+    "scalars": [[], None, {}],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(k, v) for k, values in HEADER_CHANGES.items() for v in values])
+def test_a_header_that_does_not_fit_is_refused(model: Model, tmp_path: Path, key: str, value: object) -> None:
+    header = json.loads(json.dumps(model.header))
+    *tables, name = key.split(".")
+    place = header[tables[0]] if tables else header
+    place[name] = value
+    models.save_model(tmp_path / "m.zarr", header, model.state.arrays)  # its digest fits
+    with pytest.raises(bf.CorruptObject, match="broken header or broken arrays"):
+        load(tmp_path / "m.zarr")
+
+
+SHAPES = {
+    "longer": lambda a: np.concatenate([a, a[:1]]),
+    "shorter": lambda a: a[:-1].copy(),
+    "narrower": lambda a: np.ascontiguousarray(a[..., :-1]),
+    "flat": lambda a: a.reshape(1, -1),
+    "deeper": lambda a: a[None],
+    "scalar": lambda a: np.array(1.0),
+    "empty": lambda a: a[:0].copy(),
+    "not finite": lambda a: np.full_like(a, np.nan),
+    "absent": lambda a: None,
+}
+
+
+@pytest.mark.parametrize("change", SHAPES)
+@pytest.mark.parametrize("name", ["mean", "components", "weights"])
+def test_arrays_that_do_not_fit_are_refused(model: Model, tmp_path: Path, name: str, change: str) -> None:
+    changed = SHAPES[change](model.state.arrays[name])
+    arrays = {k: a for k, a in {**model.state.arrays, name: changed}.items() if a is not None}
+    models.save_model(tmp_path / "m.zarr", model.header, arrays)
+    with pytest.raises(bf.CorruptObject, match="broken header or broken arrays"):
+        load(tmp_path / "m.zarr")
+
+
 def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(bf.ConfigError, match="no model yet; go on with: bitfleet resume"):

@@ -120,6 +120,9 @@ def test_products_add_in_order(d: int, r: int, b: int, seed: int) -> None:
                 expected[i][j] += float(left[i, k]) * float(right[k, j])
     assert exact.fixed_product(left, right).tolist() == expected
     assert exact.fixed_product_reference(left, right).tolist() == expected
+    for wrong in (right[:-1], right[0], right[None], np.vstack([right, right])):
+        with pytest.raises(ValueError, match="expected factors of shapes"):
+            exact.fixed_product(left, wrong)
 
 
 @given(st.integers(0, 5), st.integers(1, 40), st.integers(0, 2**32))

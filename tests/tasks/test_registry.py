@@ -40,3 +40,21 @@ def test_methods_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "entry_points", points)
     assert registry.names() == [*registry.METHODS, "mine"]
     assert registry.get("mine") is registry.METHODS["lsh"]
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("os:system", "is no dataclass of a method"),
+        ("bitfleet.tasks.protocols:RoundState", "is no dataclass of a method"),
+        ("no_such_package:Thing", "cannot be imported"),
+        ("bitfleet.tasks.methods.lsh:NoSuch", "cannot be imported"),
+    ],
+)
+def test_what_another_package_offers_must_be_a_method(
+    monkeypatch: pytest.MonkeyPatch, value: str, complaint: str
+) -> None:
+    point = importlib.metadata.EntryPoint("mine", value, registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda **wanted: [point])
+    with pytest.raises(ValueError, match=complaint):
+        registry.get("mine")
