@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from .base import LinearMethod
 
 
-def check_common(method: LinearMethod) -> None:
+def check_common(method: LinearMethod, *, optional_bits: bool = False) -> None:
     """Check the fields that all linear methods have."""
-    check_count(method, "n_bits")
+    check_count(method, "n_bits", optional=optional_bits)
     if not isinstance(method.center, (bool, np.bool_)):
         raise ValueError(f"expected center to be True or False, got {method.center!r}")
     object.__setattr__(method, "center", bool(method.center))
@@ -44,6 +44,13 @@ def check_count(method: object, field: str, at_least: int = 1, *, optional: bool
     if isinstance(value, bool) or number < at_least:
         raise ValueError(f"expected {field} to be an integer >= {at_least}, got {value!r}")
     object.__setattr__(method, field, number)
+
+
+def check_choice(method: object, field: str, choices: tuple[str, ...]) -> None:
+    """Check that a field is one of ``choices``."""
+    value = getattr(method, field)
+    if value not in choices:
+        raise ValueError(f"expected {field} to be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_share(method: object, field: str, *, zero: bool = False) -> None:
