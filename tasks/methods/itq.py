@@ -26,7 +26,7 @@ from .base import Front, LinearMethod, front_of, integer
 from .checks import check_common, check_count
 
 if TYPE_CHECKING:
-    from ..protocols import Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState
+    from ..protocols import Accumulator, Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ITQ(LinearMethod):
         rng = stream(seed, "itq.rotation")
         return {"weights": random_orthonormal(rng, front.n_outputs, self.n_bits)}
 
-    def train_accumulator(self, state: RoundState) -> Correlation:
+    def train_accumulator(self, state: RoundState) -> Accumulator:
         """Add up ``Vᵀ sign(V R)``."""
         return Correlation(front_of(state), state.arrays["weights"])
 
@@ -122,16 +122,20 @@ class Correlation:
     def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
         """Add the rows of one block."""
         correlation, square = state["correlation"].copy(), float(state["square"])
-        for rows in self.front.tiles(block.vectors, np.float64):
+        for rows in self.front.tiles(self.coordinates(block), np.float64):
             codes = np.where(rows @ self.rotation >= 0, 1.0, -1.0)
             correlation += rows.T @ codes
             square += float(np.einsum("ij,ij->", rows, rows))
-        count = state["count"] + len(block.vectors)
+        count = state["count"] + len(block.rows)
         return {
             "correlation": correlation,
             "square": np.array(square),
             "count": np.array(count, np.int64),
         }
+
+    def coordinates(self, block: Block) -> np.ndarray:
+        """Return what is rotated of a block, before it is seen from the mean and components."""
+        return block.vectors
 
     def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Add two sums."""
