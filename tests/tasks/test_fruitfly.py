@@ -66,3 +66,32 @@ def test_degenerate_rows_give_the_first_bits(train: Callable, n_features: int) -
 def test_parameters_out_of_range_are_refused(parameters: dict, message: str) -> None:
     with pytest.raises(ValueError, match=f"expected {message}"):
         FruitFly(**parameters)
+
+
+def test_an_orthogonal_projection_keeps_all_angles(train: Callable, blobs: tuple) -> None:
+    X = blobs[0].astype(np.float64)
+    method = FruitFly(n_bits=200, n_active=7, matrix="orthogonal", density=0.5)
+    state = train(method, X)[-1]
+    weights = state.arrays["weights"]
+    np.testing.assert_allclose(weights.T @ weights, np.eye(24), atol=1e-12)
+    scores = (X - X.mean(axis=0)) @ weights.T
+    got = unpack_bits(method.encoder(state).encode(X), 200)
+    best = np.sort(scores, axis=1)[:, -7:].sum(axis=1)
+    np.testing.assert_allclose((got * scores).sum(axis=1), best, rtol=1e-12)
+    assert np.abs(weights - train(method, X, seed=1)[-1].arrays["weights"]).max() > 0.1
+
+
+def test_orthogonal_entries_are_those_of_a_random_rotation() -> None:
+    method = FruitFly(n_bits=512, n_active=8, matrix="orthogonal", center=False)
+    weights = method.start(DataInfo(10, 100), 0).arrays["weights"] * np.sqrt(512)
+    assert weights.mean() == pytest.approx(0, abs=0.02)
+    assert (weights**4).mean() == pytest.approx(3, abs=0.15)  # nearly normal
+
+
+def test_orthogonal_columns_need_no_more_components_than_bits(train: Callable, blobs: tuple) -> None:
+    reduced = train(FruitFly(n_bits=16, n_active=4, matrix="orthogonal"), blobs[0])[-1]
+    assert reduced.arrays["weights"].shape == (16, 4)
+    with pytest.raises(ValueError, match="at most n_components=16, got 17"):
+        FruitFly(n_bits=16, n_active=4, n_components=17, matrix="orthogonal").start(DataInfo(10, 24), 0)
+    with pytest.raises(ValueError, match="expected matrix to be one of bernoulli, orthogonal, got 'x'"):
+        FruitFly(matrix="x")
