@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.errors import ConfigError
-    from .pipeline.estimators_dense import ITQ, LSH
-    from .pipeline.estimators_sparse import BOSL, POSH, FruitFly
+    from .pipeline.estimators_dense import ITQ, KNNH, LSH, Sign
+    from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .storage.codes import Codes, open_codes
@@ -44,8 +44,10 @@ __version__ = "0.1.0"
 __all__ = [
     "BOSL",
     "ITQ",
+    "KNNH",
     "LSH",
     "POSH",
+    "BioHash",
     "ClusterError",
     "ClusterLost",
     "Codes",
@@ -59,6 +61,8 @@ __all__ = [
     "IdentityMismatch",
     "ManifestConflict",
     "Model",
+    "Sign",
+    "SphericalHash",
     "StorageError",
     "UnsafeObject",
     "encode",
@@ -72,8 +76,8 @@ __all__ = [
 ]
 
 _HOME = {
-    ".pipeline.estimators_dense": ("ITQ", "LSH"),
-    ".pipeline.estimators_sparse": ("BOSL", "POSH", "FruitFly"),
+    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "Sign"),
+    ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),

@@ -14,7 +14,7 @@ from .estimators import BinaryHasher
 
 @dataclass(eq=False, repr=False)
 class BOSL(BinaryHasher):
-    """Binary optimal sparse lifting: codes whose overlaps follow the rows' cosines, then a linear map to them.
+    """Binary optimal sparse lifting: codes whose overlaps follow the rows' cosines, and a map to them.
 
     Compares all pairs of training rows, so it takes at most 20,000 of them; anything can be encoded.
 
@@ -74,7 +74,9 @@ class FruitFly(BinaryHasher):
     n_active : int
         Ones per code, α.
     density : float
-        Share of the input features that each bit sees.
+        Share of the input features that each bit sees; of no effect on an orthogonal matrix.
+    matrix : {"bernoulli", "orthogonal"}
+        Whether the expansion is sparse and binary, or a random matrix with orthonormal columns.
     n_components : int or float, optional
         PCA in front: this many components, or this share of the variance.
     center : bool
@@ -99,6 +101,109 @@ class FruitFly(BinaryHasher):
     _: KW_ONLY
     n_active: int = 32
     density: float = 0.2
+    matrix: str = "bernoulli"
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class BioHash(BinaryHasher):
+    """Competitive Hebbian learning and winner-take-all: units learn the rows that they win.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    n_epochs : int
+        Passes over the data.
+    learning_rate : float
+        Largest change of a weight in a batch; falls linearly towards 0 over the epochs.
+    batch_size : int
+        Rows that learn together.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    n_dead_units_ : int
+        Units that won no training row in the last epoch.
+
+    References
+    ----------
+    Ryali, Hopfield, Grinberg, Krotov, *Bio-inspired hashing for unsupervised similarity search*, ICML 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import BioHash
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> BioHash(n_bits=64, n_active=4, n_epochs=3, random_state=0).fit(X).encode(X).shape
+    (200, 8)
+    """
+
+    _method: ClassVar[str] = "biohash"
+    _reported: ClassVar[dict[str, str]] = {"n_dead_units_": "n_dead_units"}
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    n_epochs: int = 100
+    learning_rate: float = 0.02
+    batch_size: int = 100
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class SphericalHash(BinaryHasher):
+    """Spherical k-means with a centre for each bit, and winner-take-all among the centres.
+
+    The best of its kind for very sparse codes, n_active up to 32 of 1024.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D, the number of centres.
+    n_active : int
+        Ones per code, α.
+    n_epochs : int
+        Passes over the data.
+    dead_units : {"zero", "keep", "reseed"}
+        What becomes of a centre without rows: the zero vector (as in the paper's code), what it was, or
+        the direction of a random training row.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    n_dead_units_ : int
+        Centres that no training row was nearest to in the last pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import SphericalHash
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> SphericalHash(n_bits=64, n_active=4, random_state=0).fit(X).encode(X).shape
+    (200, 8)
+    """
+
+    _method: ClassVar[str] = "spherical_hash"
+    _reported: ClassVar[dict[str, str]] = {"n_dead_units_": "n_dead_units"}
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    n_epochs: int = 50
+    dead_units: str = "zero"
     n_components: int | float | None = None
     center: bool = True
     random_state: Any = None

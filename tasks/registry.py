@@ -7,11 +7,15 @@ from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from .methods.biohash import BioHash
 from .methods.bosl import BOSL
 from .methods.fruitfly import FruitFly
 from .methods.itq import ITQ
+from .methods.knnh import KNNH
 from .methods.lsh import LSH
 from .methods.posh import POSH
+from .methods.sign import Sign
+from .methods.spherical_hash import SphericalHash
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -21,9 +25,13 @@ if TYPE_CHECKING:
 GROUP = "bitfleet.methods"
 
 METHODS: dict[str, type[Method]] = {
+    "sign": Sign,
     "lsh": LSH,
     "itq": ITQ,
+    "knnh": KNNH,
     "fruit_fly": FruitFly,
+    "biohash": BioHash,
+    "spherical_hash": SphericalHash,
     "posh": POSH,
     "bosl": BOSL,
 }

@@ -9,12 +9,19 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 ESTIMATORS = [
+    bf.Sign(),
+    bf.Sign(n_bits=1, center=True),
     bf.LSH(),
     bf.LSH(n_bits=3, n_components=0.9),
     bf.ITQ(),
     bf.ITQ(n_bits=2, n_iter=2),
+    bf.KNNH(),
+    bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
     bf.FruitFly(),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
+    bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),
+    bf.BioHash(n_bits=8, n_active=2, n_epochs=2),
+    bf.SphericalHash(n_bits=8, n_active=2, n_epochs=2, dead_units="reseed"),
     bf.POSH(),
     bf.POSH(n_bits=8, n_active=2, n_epochs=2),
     bf.BOSL(n_bits=8, n_active=2, n_iter=2),

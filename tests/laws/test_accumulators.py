@@ -19,13 +19,22 @@ FEATURES = 5
 SMALL = {"n_bits": 6, "n_active": 2}
 
 
-def first_and_later(name: str) -> list[Any]:
-    """The accumulators of a method's first two rounds, as far as they merge."""
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sign": ("sign", {"n_bits": 5, "center": True}),
+    "knnh-all": ("knnh", {"neighbors_from": "all", "n_train": 9}),
+    "spherical_hash-reseed": ("spherical_hash", {"dead_units": "reseed", "n_bits": 60}),
+}
+CASES = {**{name: (name, {}) for name in METHODS}, **OTHERS}
+
+
+def first_and_later(case: str) -> list[Any]:
+    """The accumulators of a method's first four rounds, as far as they merge."""
+    name, own = CASES[case]
     cls = METHODS[name]
-    method = cls(**{k: v for k, v in SMALL.items() if k in cls.__dataclass_fields__})
+    method = cls(**{k: v for k, v in {**SMALL, **own}.items() if k in cls.__dataclass_fields__})
     X = np.random.default_rng(3).normal(size=(40, FEATURES))
     state, found = method.start(DataInfo(40, FEATURES, "float64"), 0), []
-    while not method.done(state) and len(found) < 2:
+    while not method.done(state) and len(found) < 4:
         accumulator = method.accumulator(state)
         assert method.blocks(state, LeafPlan(40, 8))
         summary = accumulator.finalize(accumulator.update(accumulator.init(), Block(np.arange(40), X)))
@@ -37,7 +46,7 @@ def first_and_later(name: str) -> list[Any]:
 ACCUMULATORS: dict[str, Any] = {
     "moments": Moments(FEATURES),
     "mean": Moments(FEATURES, covariance=False),
-    **{f"{name}-{i}": a for name in METHODS for i, a in enumerate(first_and_later(name))},
+    **{f"{name}-{i}": a for name in CASES for i, a in enumerate(first_and_later(name))},
 }
 
 

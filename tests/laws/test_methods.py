@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import accumulate, exact, pack, wta
+from bitfleet.tasks.kernels import accumulate, euclidean, exact, pack, wta
 from bitfleet.tasks.moments import Moments
 from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RoundState
 from bitfleet.tasks.registry import METHODS
 
 SMALL = {"n_bits": 12, "n_active": 3, "n_iter": 3, "n_epochs": 3, "n_components": None}
+OWN: dict[str, dict[str, Any]] = {"sign": {"n_bits": None}}  # at most a bit a feature
 
 
 def build(name: str, **parameters: Any) -> Any:
     """A small method: of the parameters those that it has."""
     fields = METHODS[name].__dataclass_fields__
-    return METHODS[name](**{k: v for k, v in {**SMALL, **parameters}.items() if k in fields})
+    table = {**SMALL, **OWN.get(name, {}), **parameters}
+    return METHODS[name](**{k: v for k, v in table.items() if k in fields})
 
 
 def summed(method: Any, state: RoundState, X: np.ndarray, block_rows: int) -> dict[str, np.ndarray]:
@@ -76,6 +78,11 @@ CASES = [
     *[(name, {}) for name in METHODS],
     ("posh", {"schedule": "union"}),
     ("posh", {"schedule": "paper", "batch_size": 20}),
+    ("spherical_hash", {"dead_units": "reseed", "n_bits": 60}),
+    ("knnh", {"neighbors_from": "all", "n_train": 40}),
+    ("biohash", {"batch_size": 20}),
+    ("fruit_fly", {"matrix": "orthogonal"}),
+    ("sign", {"center": True, "n_bits": 7}),
 ]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
 
@@ -95,7 +102,7 @@ def test_numpy_kernels_give_the_same_bits(
     method, X = build(name, **parameters), data(dtype)
     expected = train(method, X)
     codes = method.encoder(expected).encode(X)
-    for module in (accumulate, exact, pack, wta):
+    for module in (accumulate, euclidean, exact, pack, wta):
         monkeypatch.setattr(module, "loops", lambda: None)
     state = train(method, X)
     assert_same_bits(state, expected)
@@ -146,14 +153,15 @@ def test_degenerate_data_gives_codes(name: str, center: bool, what: str) -> None
     state = train(method, X)
     assert all(np.isfinite(array).all() for array in state.arrays.values())
     json.dumps(dict(state.scalars), allow_nan=False)
+    n_bits = X.shape[1] if name == "sign" else 12
     codes = method.encoder(state).encode(X)
-    assert codes.shape == (len(X), 2)
-    bits = pack.unpack_bits(codes, 12)
-    assert not (codes[:, 1] >> 4).any()
+    assert codes.shape == (len(X), -(-n_bits // 8))
+    bits = pack.unpack_bits(codes, n_bits)
+    assert not (codes[:, -1] >> ((n_bits - 1) % 8 + 1)).any()
     if method.sparse:
         assert (bits.sum(axis=1) == 3).all()
     if what in ("zero rows", "all constant") and center:
-        assert bits[0].tolist() == ([1] * 3 + [0] * 9 if method.sparse else [1] * 12)
+        assert bits[0].tolist() == ([1] * 3 + [0] * 9 if method.sparse else [1] * n_bits)
     assert len(np.unique(codes, axis=0)) <= len(np.unique(X, axis=0))
 
 
@@ -163,7 +171,7 @@ def test_nan_and_infinity_never_become_a_model(name: str) -> None:
         X = data("float32")
         X[17, 3] = bad
         with pytest.raises(ValueError, match="row 17 holds NaN or infinity"):
-            train(build(name), X)
+            train(build(name, center=True), X)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

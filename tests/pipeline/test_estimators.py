@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 ESTIMATORS = [
     bf.LSH(n_bits=12, random_state=0),
     bf.ITQ(n_bits=6, n_iter=3, random_state=0),
+    bf.KNNH(n_bits=6, n_iter=2, n_neighbors=5, random_state=0),
     bf.FruitFly(n_bits=30, n_active=3, random_state=0),
+    bf.BioHash(n_bits=30, n_active=3, n_epochs=2, random_state=0),
+    bf.SphericalHash(n_bits=30, n_active=3, n_epochs=2, random_state=0),
     bf.POSH(n_bits=30, n_active=3, n_epochs=2, random_state=0),
 ]
 ROWS = np.random.default_rng(5).normal(size=(120, 8)).astype(np.float32)
@@ -109,6 +112,35 @@ def test_seeds(estimator: Any) -> None:
     assert clone(first).set_params(random_state=generator).fit(ROWS).seed_ == drawn_by_hand
     with pytest.raises(ValueError, match="random_state >= 0"):
         clone(first).set_params(random_state=-1).fit(ROWS)
+
+
+def test_signs_take_every_kind_of_input_and_learn_nothing(tmp_path: Path) -> None:
+    expected = (ROWS >= 0).astype(np.uint8)
+    for given in (ROWS, da.from_array(ROWS, chunks=(50, 3)), zarr_array(tmp_path), pd.DataFrame(ROWS)):
+        estimator = bf.Sign().fit(given)
+        np.testing.assert_array_equal(np.asarray(estimator.transform(given)), expected)
+    np.testing.assert_array_equal(estimator.mean_, np.zeros(8))
+    loaded = bf.load(estimator.save(tmp_path / "m.zarr"))
+    np.testing.assert_array_equal(loaded.transform(ROWS), expected)
+    assert bf.Sign(n_bits=3).fit(ROWS, checkpoint=tmp_path / "run").encode(ROWS).shape == (120, 1)
+    np.testing.assert_allclose(bf.Sign(center=True).fit(ROWS).mean_, ROWS.mean(axis=0), atol=1e-6)
+    with pytest.raises(bf.ConfigError, match="each of the 8 features or components, got n_bits=9"):
+        bf.Sign(n_bits=9).fit(ROWS)
+
+
+def test_units_without_rows_are_counted() -> None:
+    for estimator in (
+        bf.SphericalHash(n_bits=200, n_active=3, n_epochs=4, random_state=0),
+        bf.BioHash(n_bits=200, n_active=3, n_epochs=4, random_state=0),
+    ):
+        dead = estimator.fit(ROWS).n_dead_units_
+        assert 200 - 120 <= dead < 200
+        assert dead == estimator.model_.state.scalars["n_dead_units"]
+    reseeded = bf.SphericalHash(n_bits=60, n_active=3, dead_units="reseed", random_state=0)
+    assert (
+        reseeded.fit(ROWS).n_dead_units_
+        < clone(reseeded).set_params(dead_units="zero").fit(ROWS).n_dead_units_
+    )
 
 
 def test_in_a_pipeline_with_names_for_the_bits() -> None:
