@@ -1,0 +1,105 @@
+"""The numba loops that every search shares: keys, the running threshold, the final order.
+
+What is found goes to ``keys``: distance in the upper bits, row in the lower, so that the smallest keys are
+the nearest codes, ties by row.  The running threshold comes from counting distances, without a heap: as soon
+as k codes are within it, it falls.  Per query, ``state`` holds the number of keys, the limit (larger
+distances are passed over), and how many codes are known within it.
+
+numba does not notice a change in this file: whoever changes it touches the files that import it, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._numba import jit
+
+SHIFT = 40  # bits of a key for the row
+_ROW = (1 << SHIFT) - 1
+_DIGIT_BITS = 11
+_DIGIT = 1 << _DIGIT_BITS
+
+
+@jit(inline="always")
+def count_bits(word):  # type: ignore[no-untyped-def]
+    """Return the number of ones (the compiler turns this into the popcount instruction)."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def keep_in_order(keys, counts, state, k, distance, row):  # type: ignore[no-untyped-def]
+    """Keep a code that comes in the order of rows: a later one at the k-th distance has lost already."""
+    n = state[0]
+    if n == keys.size:
+        limit, room, n = state[1], k - state[2], 0
+        for i in range(keys.size):
+            old = keys[i] >> SHIFT
+            if old <= limit or (old == limit + 1 and room > 0):
+                room -= old > limit
+                keys[n] = keys[i]
+                n += 1
+    keys[n] = (distance << SHIFT) | row
+    state[0] = n + 1
+    counts[distance] += 1
+    state[2] += 1
+    while state[2] >= k:
+        state[2] -= counts[state[1]]
+        state[1] -= 1
+
+
+@jit
+def keep(keys, counts, state, k, distance, row):  # type: ignore[no-untyped-def]
+    """Keep a code that comes in any order: at the k-th distance the smaller row may come later."""
+    if state[0] == keys.size:
+        keys.sort()
+        state[0] = k
+    keys[state[0]] = (distance << SHIFT) | row
+    state[0] += 1
+    counts[distance] += 1
+    if distance < state[1]:
+        state[2] += 1
+        while state[2] >= k:
+            state[1] -= 1
+            state[2] -= counts[state[1]]
+
+
+@jit
+def rank(keys, state, k, in_order, n_digits, counts, distances, rows):  # type: ignore[no-untyped-def]
+    """Write the k smallest keys of each query, split and sorted: digit by digit, lowest digit first.
+
+    Keys that came in the order of rows need the last pass alone, over ``counts`` distances.
+    """
+    digits = np.empty(_DIGIT + 1, np.int64)
+    for q in range(keys.shape[0]):
+        n, last = 0, state[q, 1] + in_order
+        taken = np.empty(state[q, 0], np.int64)
+        for key in keys[q, : state[q, 0]]:
+            if key >> SHIFT <= last:
+                taken[n] = key
+                n += 1
+        other = np.empty(n, np.int64)
+        for digit in range(0 if in_order else n_digits):
+            digits[:] = 0
+            for key in taken[:n]:
+                digits[((key >> (digit * _DIGIT_BITS)) & (_DIGIT - 1)) + 1] += 1
+            for value in range(_DIGIT):
+                digits[value + 1] += digits[value]
+            for key in taken[:n]:
+                value = (key >> (digit * _DIGIT_BITS)) & (_DIGIT - 1)
+                other[digits[value]] = key
+                digits[value] += 1
+            taken, other = other, taken
+        counts[:] = 0
+        for key in taken[:n]:
+            counts[(key >> SHIFT) + 1] += 1
+        for value in range(counts.size - 1):
+            counts[value + 1] += counts[value]
+        for key in taken[:n]:
+            place = counts[key >> SHIFT]
+            counts[key >> SHIFT] += 1
+            if place < k:
+                distances[q, place] = key >> SHIFT
+                rows[q, place] = key & _ROW
