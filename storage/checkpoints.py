@@ -70,6 +70,8 @@ class CheckpointReference:
         ------
         CorruptObject
             If anything is not what was committed when the reference was made.
+        ManifestConflict
+            If another driver has gone on and retired this round; names it.
         """
         store = LocalObjects(self.path)
         manifest = read_manifest(store, self.round)
@@ -78,7 +80,13 @@ class CheckpointReference:
                 f"{self.path}/{manifest_key(self.round)} is not the manifest that this task was sent for "
                 f"(SHA-256 {manifest.digest} instead of {self.key})"
             )
-        return load_round(store, manifest)
+        try:
+            return load_round(store, manifest)
+        except CorruptObject:
+            newest = manifest_rounds(store.list(FOLDER))[-1]
+            if newest >= self.round + manifest.keep:  # its arrays may be gone, and rightly so
+                raise _overtaken(self.path, self.round + 1, read_manifest(store, self.round + 1)) from None
+            raise
 
 
 class Checkpoints:
@@ -223,10 +231,7 @@ class Checkpoints:
                 self._lost_to(found, known)
 
     def _lost_to(self, winner: Manifest, number: int) -> NoReturn:
-        raise ManifestConflict(
-            f"round {number} of {self._path} is not ours to commit: round {winner.round} was committed by "
-            f"{winner.winner}; this driver stops. Is a second one running?"
-        )
+        raise _overtaken(self._path, number, winner)
 
     def _write(self, attempt: str, state: State) -> tuple[ObjectRecord, ...]:
         try:
@@ -304,3 +309,10 @@ class Checkpoints:
         if error.errno in _NO_SPACE:
             message += f"; a round needs up to {n_bytes:,} bytes"
         return StorageError(f"{message}. The rounds before it are intact; resume the run when this is mended")
+
+
+def _overtaken(path: str, number: int, winner: Manifest) -> ManifestConflict:
+    return ManifestConflict(
+        f"round {number} of {path} is not ours to commit: round {winner.round} was committed by "
+        f"{winner.winner}; this driver stops. Is a second one running?"
+    )
