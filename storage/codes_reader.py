@@ -12,7 +12,8 @@ import numpy as np
 from .digest import DataDigest
 from .errors import CorruptObject, DataRefused
 from .readers import MAX_GROUP_BYTES, StoredBlock, row_numbers, row_range, stored_array
-from .safe import check_array, read_group, resolve_inside
+from .safe import read_group
+from .sealed import check_attributes, sealed_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,12 +111,13 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     about = read_group(path, max_bytes=MAX_GROUP_BYTES)
     if about.get("bitfleet_format") != "codes" or about.get("format_version") != FORMAT_VERSION:
         raise DataRefused(f"{path}: expected codes in format {FORMAT_VERSION}, this is something else")
+    check_attributes(path, about)
     _check_about(about, path)
-    layout = check_array(resolve_inside(path, "codes"), dtypes=CODES_DTYPES).layout
+    layout = sealed_array(path, about, "codes", CODES_DTYPES).layout
     if len(layout.shape) != 2 or layout.shape[1] != -(-about["n_bits"] // 8):
         raise CorruptObject(f"{path}: codes of shape {layout.shape} do not fit n_bits={about['n_bits']}")
     if about["has_active"]:
-        lists = check_array(resolve_inside(path, "active"), dtypes=ACTIVE_DTYPES).layout
+        lists = sealed_array(path, about, "active", ACTIVE_DTYPES).layout
         if lists.shape != (layout.shape[0], about["n_active"]):
             raise CorruptObject(f"{path}: index lists of shape {lists.shape} do not fit the codes")
     return Codes(

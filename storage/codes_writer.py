@@ -14,7 +14,8 @@ import zarr
 from .codes_reader import ACTIVE_DTYPES, CODES_DTYPES, FORMAT_VERSION, Codes, open_codes
 from .digest import DataDigest
 from .errors import CorruptObject, DestinationExists
-from .safe import check_array, create_array, sync_tree, write_group
+from .safe import check_array, create_array, sync_tree
+from .sealed import write_sealed_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,7 +151,7 @@ def finish_codes(path: str | os.PathLike[str], chunk_digests: Iterable[Mapping[s
         digest.update(rows)
     sync_tree(path)
     head = {"bitfleet_format": "codes", "format_version": FORMAT_VERSION, "digest": digest.hexdigest()}
-    write_group(path, head | about)
+    write_sealed_group(path, head | about, ["codes"] if active is None else ["codes", "active"])
     return open_codes(path)
 
 

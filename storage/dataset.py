@@ -11,8 +11,10 @@ import numpy as np
 
 from .digest import DataDigest, json_digest
 from .errors import CorruptObject, DataRefused, UnsafeObject
+from .metadata import ALLOWED
 from .readers import LABEL_DTYPES, MAX_GROUP_BYTES, DatasetReader, memory_dtype, stored_array
-from .safe import check_array, read_group, resolve_inside
+from .safe import read_group
+from .sealed import SEALS, SHA256, check_attributes, sealed_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from .safe import CheckedArray
 
 FORMAT_VERSION = 1
-OUR_ATTRIBUTES = frozenset({"bitfleet_format", "format_version", "digest", "has_labels", "label_names"})
+OUR_ATTRIBUTES = frozenset(
+    {"bitfleet_format", "format_version", "digest", "has_labels", "label_names", SEALS, SHA256}
+)
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,10 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
             raise CorruptObject(f"{path}: unfinished, its writer did not end; remove it and ingest again")
         raise DataRefused(f"{path}: this folder is no dataset; make one with `bitfleet ingest`")
     attributes = _check_attributes(read_group(path, max_bytes=MAX_GROUP_BYTES), path)
-    vectors = check_array(resolve_inside(path, "vectors"))
+    vectors = sealed_array(path, attributes, "vectors", ALLOWED)
     labels = None
     if attributes["has_labels"]:
-        labels = check_array(resolve_inside(path, "label"), dtypes=LABEL_DTYPES)
+        labels = sealed_array(path, attributes, "label", LABEL_DTYPES)
     layout = vectors.layout
     if len(layout.shape) != 2 or layout.chunks[1] != max(layout.shape[1], 1):
         raise UnsafeObject(
@@ -184,6 +188,7 @@ def _check_attributes(attributes: dict[str, Any], path: Path) -> dict[str, Any]:
             f"{path}: expected dataset format {FORMAT_VERSION}, got {attributes.get('format_version')!r}; "
             "a newer bitfleet may read it"
         )
+    check_attributes(path, attributes)
     names = attributes.get("label_names")
     plain = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if (

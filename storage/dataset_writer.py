@@ -12,7 +12,8 @@ import numpy as np
 from .dataset import FORMAT_VERSION, OUR_ATTRIBUTES, ContentDigest, Dataset, open_dataset
 from .errors import DataRefused, DestinationExists
 from .readers import check_vectors_dtype
-from .safe import create_array, sync_tree, write_group
+from .safe import create_array, sync_tree
+from .sealed import write_sealed_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ class DatasetWriter:
             "has_labels": self.with_labels,
             "label_names": list(label_names),
         }
-        write_group(self.path, attributes | self.attrs)
+        write_sealed_group(self.path, attributes | self.attrs, self._arrays)
         return open_dataset(self.path)
 
     def abort(self) -> None:

@@ -15,10 +15,13 @@ import numpy as np
 
 from .errors import CorruptObject, DataRefused
 from .metadata import ALLOWED
-from .safe import CheckedArray, check_array, read_group, resolve_inside
+from .safe import read_group
+from .sealed import check_attributes, sealed_array
 
 if TYPE_CHECKING:
     import os
+
+    from .safe import CheckedArray
 
 MAX_GROUP_BYTES = 2**24  # a group's attributes hold the names of labels
 LABEL_DTYPES = frozenset({"int64"})
@@ -173,12 +176,14 @@ def stored_array(
 def _open(
     path: str, digest: str, name: str, dtypes: frozenset[str], version: tuple[int, int, int]
 ) -> CheckedArray:
-    found = read_group(path, max_bytes=MAX_GROUP_BYTES).get("digest")
+    attributes = read_group(path, max_bytes=MAX_GROUP_BYTES)
+    found = attributes.get("digest")
     if found != digest:
         raise CorruptObject(
             f"{path}: expected the content with digest {digest[:12]}, another is there ({found!s:.12})"
         )
-    return check_array(resolve_inside(path, name), dtypes=dtypes)
+    check_attributes(Path(path), attributes)
+    return sealed_array(Path(path), attributes, name, dtypes)
 
 
 def row_range(address: Any, n_rows: int) -> tuple[int, int]:

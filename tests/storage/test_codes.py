@@ -158,8 +158,10 @@ def test_codes_that_changed_after_the_marker_are_noticed(tmp_path, packed):
     done = codes.finish_codes(tmp_path / "c", write_all(create(tmp_path / "c"), packed))
     folder = tmp_path / "c" / "codes" / "c"
     shutil.copy(folder / "0" / "0", folder / "1" / "0")
-    with pytest.raises(CorruptObject, match="expected digest"):
+    with pytest.raises(CorruptObject, match="not those that were written"):
         done.verify()
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        codes.open_codes(tmp_path / "c")
     (folder / "1" / "0").unlink()
     with pytest.raises(CorruptObject, match="missing"):
         done.rows(10, 20)
@@ -172,6 +174,8 @@ def test_codes_that_changed_after_the_marker_are_noticed(tmp_path, packed):
         ({"n_bits": "12"}, CorruptObject),
         ({"digest": None}, CorruptObject),
         ({"has_active": True}, CorruptObject),
+        ({"n_bits": 11}, CorruptObject),  # takes as many bytes
+        ({"model_digest": "0" * 64}, CorruptObject),
         ({"format_version": 2}, DataRefused),
         ({"bitfleet_format": "dataset"}, DataRefused),
     ],

@@ -15,6 +15,7 @@ import textwrap
 import numpy as np
 import pytest
 from bitfleet.storage.datasets import ArrayReader, DatasetWriter, open_dataset
+from bitfleet.storage.digest import json_digest
 from bitfleet.storage.errors import CorruptObject, DataRefused, DestinationExists, UnsafeObject
 from bitfleet.tasks.protocols import BlockPair, RowIndices, RowRange
 from hypothesis import given, settings
@@ -243,10 +244,18 @@ def test_what_is_no_dataset(tmp_path):
         ({"digest": 5}, CorruptObject, "missing from the attributes"),
         ({"label_names": [1]}, CorruptObject, "missing from the attributes"),
         ({"has_labels": "yes"}, CorruptObject, "missing from the attributes"),
+        ({"seals": 5}, CorruptObject, "attribute seals is wrong"),
+        ({"seals": {}}, CorruptObject, "not those that were written"),
     ],
 )
 def test_attributes_that_are_wrong(data, changes, error, message):
     change_group(data.path, **changes)
+    if error is CorruptObject:
+        with pytest.raises(CorruptObject, match=r"zarr\.json has changed since it was written"):
+            open_dataset(data.path)
+    meta = json.loads((data.path / "zarr.json").read_text())["attributes"]
+    del meta["sha256"]
+    change_group(data.path, sha256=json_digest(meta))
     with pytest.raises(error, match=message):
         open_dataset(data.path)
 
@@ -261,11 +270,41 @@ def test_missing_parts(data, victim):
         open_dataset(data.path)
 
 
-def test_swapped_chunks_are_found_by_verify(data):
-    a, b = (data.path / "vectors" / "c" / i / "0" for i in "01")
+def swap(a, b):
     first = a.read_bytes()
     a.write_bytes(b.read_bytes())
     b.write_bytes(first)
+
+
+@pytest.mark.parametrize("name", ["vectors/c/{}/0", "label/c/{}"])
+def test_whole_chunks_in_the_wrong_place_are_found_on_opening(data, name):
+    swap(*(data.path / name.format(i) for i in "01"))
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        open_dataset(data.path)
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        data.reader().read(RowRange(0, 10))
+
+
+def test_a_chunk_of_another_dataset_is_found_on_opening(data, x, tmp_path):
+    other = write(tmp_path / "other.zarr", x + 1, chunk_rows=16)
+    shutil.copy(other.path / "vectors" / "c" / "2" / "0", data.path / "vectors" / "c" / "2" / "0")
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        open_dataset(data.path)
+
+
+def test_a_shape_that_was_changed_is_found_on_opening(data):
+    path = data.path / "vectors" / "zarr.json"
+    path.write_text(path.read_text().replace("100,", "101,", 1))  # still 7 chunks: the row would be zeros
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        open_dataset(data.path)
+
+
+def test_swapped_chunks_are_found_by_verify_without_seals(data):
+    swap(*(data.path / "vectors" / "c" / i / "0" for i in "01"))
+    path = data.path / "zarr.json"
+    meta = json.loads(path.read_text())
+    del meta["attributes"]["seals"], meta["attributes"]["sha256"]  # as an earlier version wrote it
+    path.write_text(json.dumps(meta))
     with pytest.raises(CorruptObject, match="expected digest"):
         open_dataset(data.path).verify()
 
