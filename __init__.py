@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
+    from .pipeline.refine import fit_decoder
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset
     from .storage.errors import (
@@ -67,6 +68,7 @@ __all__ = [
     "UnsafeObject",
     "encode",
     "evaluate",
+    "fit_decoder",
     "ingest",
     "load",
     "open_codes",
@@ -81,6 +83,7 @@ _HOME = {
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),
+    ".pipeline.refine": ("fit_decoder",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset",),

@@ -84,6 +84,36 @@ def encode(
     return result
 
 
+def fit_decoder(
+    output: Output,
+    run: Model,
+    data: Annotated[Path, typer.Argument(help="The data set to fit it to.", metavar="DATA")],
+    model: Annotated[Path, typer.Argument(help="The new model, decoder included.", metavar="MODEL")],
+    ridge: Annotated[
+        float, typer.Option(min=0, help="Added to the counts of common bits; 0: pseudo-inverse.")
+    ] = 1.0,
+    scheduler: Scheduler = "serial",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
+    ] = None,
+) -> dict[str, Any]:
+    """Fit a linear decoder to a model's codes, which `evaluate --refine` and `Model.decode` need.
+
+    Example: `bitfleet fit-decoder runs/posh digits.zarr decoded.zarr`
+    """
+    from . import refine
+    from .executors import choose
+    from .inspection import about_model
+    from .model import load
+
+    where = choose(_placed(scheduler, workers), n_workers=workers)
+    fitted = refine.fit_decoder(load(run), data, ridge=ridge, scheduler=None if where.in_process else where)
+    fitted.save(model)
+    result = about_model(load(model))
+    output.table(result)
+    return result
+
+
 def evaluate(
     output: Output,
     run: Model,
@@ -96,6 +126,10 @@ def evaluate(
         int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Orders equal distances.")] = 0,
+    refine: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Refine so many times the items by a decoder (see fit-decoder)."),
+    ] = None,
 ) -> dict[str, Any]:
     """Measure how well codes retrieve labelled rows and true neighbours; a run keeps the result.
 
@@ -112,6 +146,7 @@ def evaluate(
         codes=codes,
         where=choose(_placed(scheduler, workers), n_workers=workers),
         seed=seed,
+        refine=refine,
     )
     output.table({entry["name"]: entry["value"] for entry in result["metrics"]})
     return result
@@ -201,7 +236,7 @@ def demo(
         return {"report": str(run_demo(dest, force=force, control=control))}
 
 
-VERBS = (encode, evaluate, inspect, verify, clean, report, demo)
+VERBS = (encode, fit_decoder, evaluate, inspect, verify, clean, report, demo)
 
 
 def _placed(scheduler: str, workers: int | None) -> str:

@@ -118,7 +118,7 @@ def verb(app: typer.Typer, function: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     help_ = inspect.cleandoc(function.__doc__ or "")
-    app.command(function.__name__.rstrip("_"), help=help_)(run)
+    app.command(function.__name__.rstrip("_").replace("_", "-"), help=help_)(run)
     return function
 
 

@@ -102,12 +102,12 @@ def encode_to(
         n_bits=encoder.n_bits,
         n_active=encoder.n_active,
         chunk_rows=plan.block_rows,
-        model_digest=model.digest,
+        model_digest=model.encoder_digest,
         source_digest=source_digest,
         with_active=active,
     )
     try:
-        function = EncodeBlock(model.method, writer, model.digest)
+        function = EncodeBlock(model.method, writer, model.encoder_digest)
         receipts = executor.map(function, reader, plan.leaves(), model.reference())
         return finish_codes(dest, receipts)
     except BaseException:

@@ -7,7 +7,6 @@ the best of every query travel (`neighbors`).
 from __future__ import annotations
 
 import tempfile
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +16,14 @@ import numpy as np
 from ..cluster.serial import SerialExecutor
 from ..tasks.metrics import average_precision_at, parse_metrics, precision_at, recall_at, relevance
 from ..tasks.protocols import LeafPlan
-from .errors import ConfigError
-from .evaluate_inputs import check_fit, codes_of, rows_of
-from .executors import choose, open_executor
+from .evaluate_inputs import check_fit, codes_of, folder_for, opened, rows_of
 from .model import ModelLike, as_model
 from .neighbors import BlockSearch
+from .refine import check_refinement, rank
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
-    from contextlib import AbstractContextManager
 
     import xarray
 
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from .arrays import Vectors
     from .evaluate_inputs import Rows
     from .model import Model
+    from .refine import Ranking, Refinement
 
 DEFAULT_METRICS = ("map@1000", "precision@1000", "recall10@100")
 SHOWN = 10  # retrieved items that the result keeps for every query
@@ -56,6 +54,8 @@ def evaluate(
     executor: Executor | None = None,
     seed: int = 0,
     distance: str = "euclidean",
+    refine: int | None = None,
+    n_sbiht: int = 0,
 ) -> xarray.Dataset:
     """Measure how well a model's codes retrieve rows of ``data`` for ``queries``.
 
@@ -81,12 +81,19 @@ def evaluate(
         Orders equal distances.
     distance : str
         ``"euclidean"`` or ``"cosine"``: what makes true neighbours.
+    refine : int, optional
+        Candidate refinement: for a metric over the first n items, take the ``refine * n`` nearest codes and
+        order them by the distance of the query to the vectors that they stand for.  The model needs a
+        decoder (`bitfleet.fit_decoder`).
+    n_sbiht : int, default 0
+        With ``refine``, of sparse codes: decode by so many steps of Algorithm 4 of the POSH paper.
 
     Returns
     -------
     xarray.Dataset
         ``value (metric)`` with its ``standard_error (metric)`` over queries, ``per_query (metric, query)``,
-        and the first items retrieved: ``retrieved (query, rank)`` row numbers, ``hamming (query, rank)``.
+        and the first items retrieved: ``retrieved (query, rank)`` row numbers, ``hamming (query, rank)``
+        (with ``refine`` those of the metric over most items).
         The attributes hold each metric's definition, the tie rule, and the digests of model and data.
 
     Raises
@@ -96,9 +103,10 @@ def evaluate(
     """
     asked = parse_metrics(metrics)
     model = as_model(model)
-    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=_folder_for(model, scheduler)) as folder:
+    refinement = check_refinement(model, refine, n_sbiht)
+    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder_for(model, scheduler)) as folder:
         scratch = Path(folder)
-        with _opened(executor, scheduler, scratch) as chosen:
+        with opened(executor, scheduler, scratch) as chosen:
             in_process = isinstance(chosen, SerialExecutor)
             database = rows_of(data, "data", scratch, in_process=in_process)
             probes = rows_of(queries, "queries", scratch, in_process=True)
@@ -107,8 +115,9 @@ def evaluate(
             search = BlockSearch(
                 model, database.reader, chosen, seed, stored, None if in_process else scratch
             )
-            found = _measure(search, database, probes, asked, distance)
-    return _result(found, asked, model, database, probes, seed=seed, distance=distance)
+            found = _measure(search, database, probes, asked, distance, refinement)
+    result = _result(found, asked, model, database, probes, seed=seed, distance=distance)
+    return result if refinement is None else result.assign_attrs(refinement.attributes())
 
 
 @dataclass(frozen=True)
@@ -121,45 +130,54 @@ class _Found:
 
 
 def _measure(
-    search: BlockSearch, database: Rows, queries: Rows, asked: tuple[Metric, ...], distance: str
+    search: BlockSearch,
+    database: Rows,
+    queries: Rows,
+    asked: tuple[Metric, ...],
+    distance: str,
+    refinement: Refinement | None,
 ) -> _Found:
     n_rows = database.reader.n_rows
     depth = min(max(SHOWN, *(metric.cutoff for metric in asked)), n_rows)
     neighbors = min(max(metric.neighbors for metric in asked), n_rows)
-    batches = LeafPlan(queries.reader.n_rows, max(1, _HELD // max(depth, neighbors))).leaves()
+    held = max(min(depth * (refinement.factor if refinement else 1), n_rows), neighbors)
+    batches = LeafPlan(queries.reader.n_rows, max(1, _HELD // held)).leaves()
     values, retrieved, hamming = [], [], []
     for batch in batches:
         vectors = queries.reader.read(batch).vectors
-        found = search.by_code(vectors, depth)
+        ranking = rank(search, vectors, depth, refinement)
         true = search.by_vector(vectors, neighbors, distance)["id"] if neighbors else None
         labels = None if queries.labels is None else queries.labels[batch.start : batch.stop]
-        values.append(_values(asked, found["id"], true, labels, database.labels))
-        retrieved.append(found["id"][:, :SHOWN])
-        hamming.append(found["distance"][:, :SHOWN])
+        values.append(_values(asked, ranking, true, labels, database.labels))
+        retrieved.append(ranking.first("id", depth)[:, :SHOWN])
+        hamming.append(ranking.first("distance", depth)[:, :SHOWN])
     return _Found(np.concatenate(values, axis=1), np.concatenate(retrieved), np.concatenate(hamming))
 
 
 def _values(
     asked: tuple[Metric, ...],
-    retrieved: np.ndarray,
+    ranking: Ranking,
     true: np.ndarray | None,
     query_labels: np.ndarray | None,
     database_labels: np.ndarray | None,
 ) -> np.ndarray:
     """Return all metrics of a batch of queries, shape (metric, query)."""
-    relevant = n_relevant = None
+    labels = n_relevant = None
     if query_labels is not None and database_labels is not None:
-        relevant = relevance(database_labels[retrieved], query_labels)
+        labels = database_labels
         names, counts = np.unique(database_labels, return_counts=True)
         place = np.minimum(np.searchsorted(names, query_labels), len(names) - 1)
         n_relevant = np.where(names[place] == query_labels, counts[place], 0)
     rows = []
     for metric in asked:
+        retrieved = ranking.first("id", metric.cutoff)
         if metric.kind == "recall":
             assert true is not None
             rows.append(recall_at(true, retrieved, metric.neighbors, metric.cutoff))
             continue
-        assert relevant is not None
+        assert labels is not None
+        assert query_labels is not None
+        relevant = relevance(labels[retrieved], query_labels)
         if metric.kind == "precision":
             rows.append(precision_at(relevant, metric.cutoff))
         else:
@@ -208,23 +226,3 @@ def _result(
         },
         attrs=attrs | {metric.name: metric.definition(_SPELLED[distance]) for metric in asked},
     )
-
-
-def _opened(executor: Executor | None, scheduler: Any, scratch: Path) -> AbstractContextManager[Executor]:
-    if executor is None:
-        return open_executor(choose(scheduler), shared=scratch)
-    if scheduler is not None:
-        raise ConfigError("expected scheduler= or executor=, got both")
-    return nullcontext(executor)
-
-
-def _folder_for(model: Model, scheduler: Any) -> Path | None:
-    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
-    if scheduler is None or choose(scheduler).on_this_machine:
-        return None
-    if model.path is None:
-        raise ConfigError(
-            "workers on other machines read the model and the queries from a folder that all of them see: "
-            "save the model there first and give its path"
-        )
-    return model.path.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ import numpy as np
 from ..storage.codes import Codes, open_codes
 from .arrays import as_dataset, is_dataset, make_reader, spool, unwrap
 from .errors import ConfigError
+from .executors import choose, open_executor
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ..tasks.metrics import Metric
-    from ..tasks.protocols import BlockReader
+    from ..tasks.protocols import BlockReader, Executor
     from .model import Model
 
 
@@ -54,6 +57,27 @@ def rows_of(given: Any, name: str, scratch: Path, *, in_process: bool) -> Rows:
     return Rows(reader, _labels(labels, reader.n_rows, name), None)
 
 
+def opened(executor: Executor | None, scheduler: Any, scratch: Path) -> AbstractContextManager[Executor]:
+    """Return the executor that is there already, or open what ``scheduler`` means."""
+    if executor is None:
+        return open_executor(choose(scheduler), shared=scratch)
+    if scheduler is not None:
+        raise ConfigError("expected scheduler= or executor=, got both")
+    return nullcontext(executor)
+
+
+def folder_for(model: Model, scheduler: Any) -> Path | None:
+    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
+    if scheduler is None or choose(scheduler).on_this_machine:
+        return None
+    if model.path is None:
+        raise ConfigError(
+            "workers on other machines read the model and the queries from a folder that all of them see: "
+            "save the model there first and give its path"
+        )
+    return model.path.parent
+
+
 def check_fit(model: Model, database: Rows, queries: Rows, asked: tuple[Metric, ...]) -> None:
     """Raise unless there is something to evaluate, of the model's width, with the labels that are needed."""
     for rows, name in ((database, "data"), (queries, "queries")):
@@ -85,10 +109,10 @@ def check_fit(model: Model, database: Rows, queries: Rows, asked: tuple[Metric, 
 def codes_of(codes: Codes | str | os.PathLike[str], model: Model, database: Rows) -> Codes:
     """Open codes and make sure that they are this model's, of this data."""
     codes = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
-    if codes.model_digest != model.digest:
+    if codes.model_digest != model.encoder_digest:
         raise ConfigError(
-            f"{codes.path} was encoded by the model {codes.model_digest[:12]}, not by {model.digest[:12]}; "
-            "encode the data again, or leave codes out"
+            f"{codes.path} was encoded by the model {codes.model_digest[:12]}, not by "
+            f"{model.encoder_digest[:12]}; encode the data again, or leave codes out"
         )
     if codes.n_rows != database.reader.n_rows or database.digest not in (None, codes.source_digest):
         raise ConfigError(f"{codes.path} are codes of other data; encode this data, or leave codes out")

@@ -121,6 +121,7 @@ def about_model(model: Model) -> dict[str, Any]:
         "rows": model.info.n_rows,
         "features": model.info.n_features,
         "round": model.state.round,
+        "decoder": None if model.decoder is None else f"ridge {model.decoder.ridge:g}",
         "digest": model.digest,
     }
 

@@ -8,14 +8,19 @@ paths nor the environment: the same training gives the same digest anywhere.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from ..storage import models
 from ..storage.errors import CorruptObject
+from ..storage.run import RunDirectory
+from ..tasks.decoder import Decoder, space_of
 from ..tasks.protocols import DataInfo, RoundState
+from ..tasks.refine import thresholding_of
 from .config import build_method, method_table
 from .encode import encode_vectors, unpack
 from .errors import ConfigError
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bitfleet-model"
 FORMAT_VERSION = 1
+MATRIX = "decoder_matrix"  # beside the state's arrays in a model with a decoder
 
 ModelLike: TypeAlias = "Model | str | os.PathLike[str]"
 
@@ -46,17 +52,20 @@ class Model:
         Size and type of the data that it was trained on.
     path : Path or None
         Where it is kept, if it is.
+    decoder : Decoder or None
+        Turns codes back into vectors; `bitfleet.fit_decoder` returns a model with one.
     """
 
     method: Method
     state: RoundState
     info: DataInfo
     path: Path | None = None
+    decoder: Decoder | None = None
 
     @cached_property
     def header(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON values."""
-        return {
+        header = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "method": method_table(self.method),
@@ -64,11 +73,24 @@ class Model:
             "round": self.state.round,
             "scalars": dict(self.state.scalars),
         }
+        return header if self.decoder is None else {**header, "decoder": {"ridge": self.decoder.ridge}}
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """All that is learned: the state's arrays, and the decoder's if there is one."""
+        if self.decoder is None:
+            return self.state.arrays
+        return {**self.state.arrays, MATRIX: self.decoder.matrix}
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content, in hex; equal models have equal digests wherever they were trained."""
-        return models.model_digest(self.header, self.state.arrays)
+        return models.model_digest(self.header, self.arrays)
+
+    @cached_property
+    def encoder_digest(self) -> str:
+        """The digest of the model without its decoder, which codes are marked with: it decides their bits."""
+        return self.digest if self.decoder is None else replace(self, decoder=None).digest
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -102,6 +124,44 @@ class Model:
         """Return the codes as bits: uint8 zeros and ones, shape (n, n_bits); dask in, dask out."""
         return unpack(self.encode(vectors), self.n_bits)
 
+    def decode(self, codes: np.ndarray, *, n_sbiht: int = 0) -> np.ndarray:
+        """Return vectors that stand for codes.
+
+        Parameters
+        ----------
+        codes : ndarray of uint8, shape (m, ceil(n_bits / 8))
+            Packed, as from `encode`.
+        n_sbiht : int, default 0
+            Of sparse codes: steps of Algorithm 4 (POSH paper) that bring each vector's own code nearer to
+            the given one.
+
+        Returns
+        -------
+        ndarray of float64, shape (m, d)
+
+        Raises
+        ------
+        ConfigError
+            If the model has no decoder yet, or no vectors can be had from its codes by these steps.
+        """
+        decoder = self.needed_decoder()
+        if not n_sbiht:
+            return decoder.decode(codes)
+        try:
+            thresholding = thresholding_of(self.method, self.state, decoder)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return decoder.to_vectors(thresholding.reconstruct(codes, n_sbiht))
+
+    def needed_decoder(self) -> Decoder:
+        """Return the decoder; `ConfigError` if there is none."""
+        if self.decoder is None:
+            raise ConfigError(
+                "this model has no decoder; fit one: model = bitfleet.fit_decoder(model, data), "
+                "or: bitfleet fit-decoder RUN DATA MODEL"
+            )
+        return self.decoder
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to ``path``, which must not exist yet, and return it.
 
@@ -110,7 +170,7 @@ class Model:
         DestinationExists
             If something is there already.
         """
-        models.save_model(Path(path), self.header, self.state.arrays)
+        models.save_model(Path(path), self.header, self.arrays)
         return Path(path)
 
     def reference(self) -> StateReference:
@@ -178,7 +238,7 @@ def load(path: str | os.PathLike[str]) -> Model:
         If the files are not what was written, or would need more than the safe types.
     """
     path = Path(path)
-    if (path / "config.json").exists():
+    if RunDirectory.exists(path):
         if not (path / "model.zarr").exists():
             raise ConfigError(f"the run {path} has no model yet; go on with: bitfleet resume {path}")
         path = path / "model.zarr"
@@ -210,8 +270,11 @@ def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Path
     try:
         params = dict(header["method"])
         method = build_method(params.pop("name"), params)
-        model = Model(method, _state(header, arrays), _info(header["info"]), path)
+        own = {name: array for name, array in arrays.items() if name != MATRIX}
+        model = Model(method, _state(header, own), _info(header["info"]), path)
         _check_encoder(model)
+        if "decoder" in header or MATRIX in arrays:
+            model = replace(model, decoder=_decoder(model, header["decoder"], arrays[MATRIX]))
     except ConfigError:
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -242,6 +305,18 @@ def _info(stated: Mapping[str, Any]) -> DataInfo:
     if info.dtype not in ("float32", "float64"):
         raise ValueError(f"expected the dtype float32 or float64, got {info.dtype!r}")
     return info
+
+
+def _decoder(model: Model, stated: Mapping[str, Any], matrix: np.ndarray) -> Decoder:
+    """Return the decoder; ValueError if matrix and header do not make one of this model's codes."""
+    ridge, encoder = stated["ridge"], model.encoder()
+    if type(ridge) is not float or not 0 <= ridge < float("inf"):
+        raise ValueError(f"expected a ridge >= 0, got {ridge!r}")
+    if matrix.dtype != np.float64 or len(matrix) != encoder.n_bits:
+        raise ValueError(
+            f"expected a decoder of {encoder.n_bits} bits in float64, got {matrix.dtype} of {matrix.shape}"
+        )
+    return Decoder(matrix, space_of(model.state, encoder.n_features), encoder.n_active is None, ridge)
 
 
 def _check_encoder(model: Model) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..tasks.leaves import base_rows
 from ..tasks.protocols import LeafPlan, RoundState
+from ..tasks.refine import DecodedDistances, refinement_state
 from ..tasks.search import NearestCodes, NearestVectors
 from .model import HeldState, Model, ModelReference
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..storage.codes import Codes
-    from ..tasks.protocols import BlockReader, Executor, Program, StateReference
+    from ..tasks.protocols import Arrays, BlockReader, Executor, Program, StateReference
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,40 @@ class BlockSearch:
         rows = base_rows(self.reader.n_features)
         return self._reduce(program, self.reader, rows, {"query_vectors": queries})
 
+    def by_decoder(self, queries: np.ndarray, candidates: np.ndarray, n_sbiht: int = 0) -> np.ndarray:
+        """Return the squared distance of each query to what its candidates' codes stand for.
+
+        Parameters
+        ----------
+        queries : ndarray of float, shape (q, d)
+        candidates : ndarray of int64, shape (q, c)
+            Row numbers, distinct within a row.
+        n_sbiht : int
+            Steps of Algorithm 4 after the linear reconstruction.
+
+        Returns
+        -------
+        ndarray of float64, shape (q, c)
+            In the coordinates that the method works in.
+        """
+        arrays = refinement_state(self.model.needed_decoder(), queries, candidates)
+        if self.codes is None:
+            program = DecodedDistances(self.model.method, n_sbiht=n_sbiht)
+            return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)["distance"]
+        program = DecodedDistances(self.model.method, encoded=True, n_sbiht=n_sbiht)
+        return self._reduce(program, self.codes.reader(), self.codes.chunk_rows, arrays)["distance"]
+
     def _reduce(
-        self, program: Program, reader: BlockReader, rows: int, arrays: dict[str, np.ndarray]
+        self, program: Program, reader: BlockReader, rows: int, arrays: Arrays
     ) -> dict[str, np.ndarray]:
         leaves = LeafPlan(reader.n_rows, rows).leaves()
         return self.executor.reduce(reader, leaves, program, self._share(arrays))
 
-    def _share(self, arrays: dict[str, np.ndarray]) -> StateReference:
+    def _share(self, arrays: Arrays) -> StateReference:
         """Return a reference to the model's state with the queries added."""
         old = self.model.state
         state = RoundState(old.round, {**old.arrays, **arrays}, old.scalars)
-        extended = replace(self.model, state=state, path=None)
+        extended = replace(self.model, state=state, path=None, decoder=None)
         if self.scratch is None:
             return HeldState(state, extended.digest)
         path = self.scratch / f"queries-{extended.digest[:16]}.zarr"

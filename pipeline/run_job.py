@@ -74,6 +74,7 @@ def evaluate_run(
     codes: Codes | str | os.PathLike[str] | None = None,
     where: Where = SERIAL,
     seed: int = 0,
+    refine: int | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run or model; of a run, keep the result in ``results.json``.
 
@@ -91,6 +92,7 @@ def evaluate_run(
         codes=codes,
         scheduler=None if where.in_process else where,
         seed=seed,
+        refine=refine,
     )
     if RunDirectory.exists(model):
         seconds = time.perf_counter() - begun
@@ -119,7 +121,7 @@ def _encoded(table: EncodeTable, job: Job, model: Model, place: Place) -> Codes:
     dataset = as_dataset(table.data or job.data.path)
     if Path(table.path).exists():
         codes = open_codes(table.path)
-        if (codes.model_digest, codes.source_digest) != (model.digest, dataset.digest):
+        if (codes.model_digest, codes.source_digest) != (model.encoder_digest, dataset.digest):
             raise DestinationExists(
                 f"{table.path} holds codes of another model or other data; remove them or choose another path"
             )

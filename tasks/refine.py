@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .protocols import Arrays, Block, Method, RoundState
 
 #: names under which queries and decoder travel in the round state
-MATRIX, CANDIDATES, QUERIES = "decoder_matrix", "candidates", "query_vectors"
+MATRIX, CANDIDATES, QUERIES = "refinement_matrix", "candidates", "query_vectors"
 
 
 @dataclass(frozen=True)
 class DecodedDistances:
     """The distance of every query to each of its candidates; summary: ``distance`` float64, shape (q, c).
 
-    The state holds the method's own arrays and ``decoder_matrix`` (b, r), ``query_vectors`` (q, d) and
+    The state holds the method's own arrays and ``refinement_matrix`` (b, r), ``query_vectors`` (q, d) and
     ``candidates`` (q, c), int64 row numbers, distinct within a row.
 
     Attributes
