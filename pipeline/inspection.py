@@ -64,12 +64,14 @@ def verify_path(path: str | os.PathLike[str]) -> list[str]:
     if kind == "run":
         problems = [str(problem) for problem in verify_run(path)]
         if (path / "model.zarr").exists():
-            problems += [str(problem) for problem in verify_model(path / "model.zarr")]
+            problems += _of_model(path / "model.zarr") or _tried(path, load)
+        if (path / "decoder.zarr").exists():
+            problems += _of_model(path / "decoder.zarr")
         if (path / "data.zarr").exists():
             problems += _tried(path / "data.zarr", open_dataset)
         return problems
     if kind == "model":
-        return [str(problem) for problem in verify_model(path)]
+        return _of_model(path)
     return _tried(path, open_dataset if kind == "dataset" else open_codes)
 
 
@@ -126,10 +128,16 @@ def about_model(model: Model) -> dict[str, Any]:
     }
 
 
+def _of_model(path: Path) -> list[str]:
+    return [str(problem) for problem in verify_model(path)] or _tried(path, load)
+
+
 def _tried(path: Path, opener: Any) -> list[str]:
     try:
-        opener(path).verify()
-    except (OSError, StorageError) as error:
+        opened = opener(path)
+        if not isinstance(opened, Model):
+            opened.verify()
+    except (OSError, StorageError, ConfigError) as error:
         return [f"{path.name}: {error} [{type(error).__name__}]"]
     return []
 

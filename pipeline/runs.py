@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..storage import events
-from ..storage.errors import DestinationExists, ManifestConflict
+from ..storage.errors import CorruptObject, DestinationExists, ManifestConflict
 from ..tasks.protocols import DataInfo, RoundState
 from .errors import Interrupted, one_line
 from .executors import SERIAL, Where, choose, open_executor
@@ -98,7 +98,7 @@ def go_on(
     checkpoints = checkpoints_of(run, allow_environment_change=allow_environment_change or finished)
     stored = checkpoints.latest()  # also compares the identity
     if finished:
-        return load(target)
+        return load(run.path)
     if stored is not None and run.method.done(RoundState(stored.round, stored.arrays, stored.scalars)):
         where = SERIAL  # all rounds are there, only the model is missing
     emit = broadcast(_log_to(run.directory.events()), control.emit)
@@ -147,7 +147,7 @@ def _save(model: Model, target: Path) -> Model:
         model.save(target)
     except DestinationExists:
         if load(target).digest != model.digest:
-            raise
+            raise CorruptObject(f"{target} is not the model of this run; remove it and resume") from None
     return replace(model, path=target)
 
 

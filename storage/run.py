@@ -112,8 +112,8 @@ class RunDirectory:
 
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
-        """Tell whether there is a run at ``path``: a configuration, whole or damaged."""
-        return (Path(path) / CONFIG).exists()
+        """Tell whether there is a run at ``path``, whole or damaged: a configuration or committed rounds."""
+        return (Path(path) / CONFIG).exists() or (Path(path) / FOLDER).is_dir()
 
     def checkpoints(
         self,
@@ -137,6 +137,13 @@ class RunDirectory:
     def events(self) -> EventLog:
         """Return the run's event log."""
         return EventLog(self.path / "events.jsonl")
+
+
+def newest_manifest(path: str | os.PathLike[str]) -> Manifest | None:
+    """Return the manifest of a run's newest round, checked by itself; None if nothing is committed."""
+    store = LocalObjects(path)
+    rounds = manifest_rounds(store.list(FOLDER))
+    return read_manifest(store, rounds[-1]) if rounds else None
 
 
 def status(path: str | os.PathLike[str]) -> dict[str, Any]:

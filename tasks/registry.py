@@ -65,6 +65,8 @@ def _loaded(point: EntryPoint) -> type[Method]:
         cls: Any = point.load()
     except Exception as error:
         raise ValueError(f"the method {point.name!r} of {point.value} cannot be imported: {error}") from error
-    if not (isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "accumulator")):
+    fits = isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "accumulator")
+    if not fits:
         raise ValueError(f"{point.value}, offered as the method {point.name!r}, is no dataclass of a method")
-    return cls
+    method: type[Method] = cls
+    return method

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import bitfleet as bf
 import numpy as np
 import pytest
+from bitfleet.pipeline.inspection import verify_path
 from bitfleet.pipeline.model import Model, ModelReference, as_model, load
 from bitfleet.storage import models
 from bitfleet.tasks.protocols import RoundState
@@ -154,3 +156,37 @@ def test_what_is_taken_for_a_model(model: Model, vectors: np.ndarray, tmp_path: 
     estimator.fit(vectors)
     for given in (model, path, str(path), estimator):
         assert as_model(given).digest == model.digest
+
+
+@pytest.fixture
+def finished(vectors: np.ndarray, tmp_path: Path) -> Path:
+    bf.train(vectors, tmp_path / "run", "itq", n_bits=6, n_iter=3)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("other", ["seed", "data"])
+def test_a_model_of_another_run_is_not_taken_for_this_ones(
+    finished: Path, vectors: np.ndarray, tmp_path: Path, other: str
+) -> None:
+    right = load(finished)
+    given = {"seed": (vectors, 1), "data": (vectors[::-1] * 2, 0)}[other]
+    bf.train(given[0], tmp_path / "other", "itq", seed=given[1], n_bits=6, n_iter=3)
+    shutil.rmtree(finished / "model.zarr")
+    shutil.copytree(tmp_path / "other" / "model.zarr", finished / "model.zarr")
+    for read in (load, bf.resume, as_model):
+        with pytest.raises(bf.CorruptObject, match="not that of this run; remove it and save the run's own"):
+            read(finished)
+    assert any("not that of this run" in line for line in verify_path(finished))
+    shutil.rmtree(finished / "model.zarr")
+    assert bf.resume(finished).digest == right.digest
+    assert verify_path(finished) == []
+
+
+def test_a_model_outlives_the_checkpoint(finished: Path) -> None:
+    right = load(finished).digest
+    newest = sorted((finished / "manifests").iterdir())[-1]
+    attempt = json.loads(newest.read_text())["attempt"]
+    shutil.rmtree(finished / "objects" / attempt)
+    assert load(finished).digest == right
+    newest.unlink()
+    assert load(finished).digest == right

@@ -93,3 +93,10 @@ def test_a_damaged_run_has_a_status(driver, tmp_path):
     (tmp_path / "events.jsonl").write_bytes(b"\0\xff")
     assert (status(tmp_path)["state"], status(tmp_path)["round"]) == ("interrupted", 2)
     assert status(tmp_path / "absent")["round"] is None
+
+
+def test_a_run_without_its_configuration_is_a_damaged_run(tmp_path):
+    (tmp_path / "manifests").mkdir()
+    assert RunDirectory.exists(tmp_path)
+    with pytest.raises(CorruptObject, match=r"config\.json is missing"):
+        RunDirectory.open(tmp_path)
