@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .kernels.exact import exact_scores, fixed_product, padded_width
-from .kernels.pack import pack_active, pack_bits, packed_width
-from .kernels.wta import between, bracket, choose
+from .kernels.fast import centre, centred_rows, decide_winners, sure_signs, sure_winners
+from .kernels.pack import packed_width, unpack_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TILE_ROWS = 512
+TILE_ROWS = 2048
 _SLACK = 16
 _FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
 _WORST_DETOUR = 1000.0  # factors that cancel more than this leave too much to recompute
@@ -113,22 +113,22 @@ class ProjectionEncoder:
         ValueError
             If the shape is wrong or a row holds NaN, infinity or numbers that overflow float64.
         """
-        if self.n_active is not None:
-            return pack_active(self.active(vectors), self.n_bits)
         vectors = self._check(vectors)
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
-        for tile in self._tiles(vectors):
-            packed[tile.rows] = pack_bits(self._signs(tile))
+        encode = self._encode_signs if self.n_active is None else self._encode_winners
+        for tile, scores in self._tiles(vectors):
+            encode(tile, scores, packed[tile.start : tile.start + len(scores)])
         return packed
 
     def active(self, vectors: np.ndarray) -> np.ndarray:
         """Return where the ones of sparse codes are, int32, shape (m, n_active), ascending."""
         if self.n_active is None:
             raise ValueError("dense codes have no list of active bits; use encode")
-        vectors = self._check(vectors)
-        active = np.empty((len(vectors), self.n_active), np.int32)
-        for tile in self._tiles(vectors):
-            active[tile.rows] = self._winners(tile, self.n_active)
+        packed = self.encode(vectors)
+        active = np.empty((len(packed), self.n_active), np.int32)
+        for start in range(0, len(packed), TILE_ROWS):
+            ones = np.nonzero(unpack_bits(packed[start : start + TILE_ROWS], self.n_bits))[1]
+            active[start : start + TILE_ROWS] = ones.reshape(-1, self.n_active)
         return active
 
     def _check(self, vectors: np.ndarray) -> np.ndarray:
@@ -139,66 +139,82 @@ class ProjectionEncoder:
             raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
         return vectors
 
-    def _tiles(self, vectors: np.ndarray) -> Iterator[_Tile]:
-        """Yield the centred rows, some at a time, in buffers that each tile overwrites."""
+    def _tiles(self, vectors: np.ndarray) -> Iterator[tuple[_Tile, np.ndarray]]:
+        """Yield some rows at a time with their fast scores, in buffers that the next ones overwrite."""
+        matrices = self._plan.matrices
         height = min(TILE_ROWS, len(vectors))
-        padded = np.zeros((height, self._plan.columns.shape[1]))
-        rounded = np.empty((height, self.n_features), self._plan.matrices[0].dtype)
+        buffers = [np.empty((height, len(matrix)), matrix.dtype) for matrix in matrices]
+        buffers.append(np.empty((height, self.n_bits), matrices[0].dtype))
         for start in range(0, len(vectors), TILE_ROWS):
-            rows = slice(start, min(start + TILE_ROWS, len(vectors)))
-            centred = padded[: rows.stop - start, : self.n_features]
-            lengths = self._centre(vectors[rows], centred, start)
-            tile = _Tile(rows, padded[: len(centred)], rounded[: len(centred)], lengths)
-            np.copyto(tile.rounded, centred, casting="same_kind")
-            yield tile
+            tile = self._tile(vectors[start : start + TILE_ROWS], start, buffers[0])
+            outputs = [buffer[: len(tile.vectors)] for buffer in buffers]
+            for before, matrix, after in zip(outputs, matrices, outputs[1:], strict=False):
+                np.matmul(before, matrix, out=after)
+            yield tile, outputs[-1]
 
-    def _centre(self, rows: np.ndarray, centred: np.ndarray, start: int) -> np.ndarray:
-        """Write the rows minus the mean to ``centred``, extreme rows brought to size; return lengths."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(rows, self.mean, out=centred, dtype=np.float64, casting="unsafe")
-            squares = np.einsum("ij,ij->i", centred, centred)
+    def _tile(self, vectors: np.ndarray, start: int, rounded: np.ndarray) -> _Tile:
+        """Write the rows minus the mean to ``rounded``, extreme rows brought to size."""
+        if vectors.dtype not in (np.float32, np.float64):
+            vectors = vectors.astype(np.float64)
+        vectors = np.require(vectors, vectors.dtype.newbyteorder("="), "CA")
+        squares = centre(vectors, self.mean, rounded[: len(vectors)])
+        tile = _Tile(start, vectors, self.mean, squares, np.zeros(len(vectors), np.int32))
         extreme = np.flatnonzero(~((squares >= 1 / _ORDINARY) & (squares <= _ORDINARY)))
         if len(extreme):
-            largest = np.abs(centred[extreme]).max(axis=1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                largest = np.abs(tile.centred(extreme)).max(axis=1)
             if not np.isfinite(largest).all():
                 row = start + int(extreme[~np.isfinite(largest)][0])
                 raise ValueError(
                     f"expected finite vectors, but row {row} holds NaN, infinity or too large a number"
                 )
-            exponents = np.frexp(largest)[1]
-            centred[extreme] = np.ldexp(centred[extreme], -exponents[:, None])
-            squares[extreme] = np.einsum("ij,ij->i", centred[extreme], centred[extreme])
-        return np.sqrt(squares)
+            tile.exponents[extreme] = -np.frexp(largest)[1]
+            resized = tile.centred(extreme)[:, : self.n_features]
+            rounded[extreme] = resized
+            squares[extreme] = np.einsum("ij,ij->i", resized, resized)
+        return tile._replace(lengths=np.sqrt(squares))
 
-    def _fast_scores(self, tile: _Tile) -> np.ndarray:
-        scores = tile.rounded
-        for matrix in self._plan.matrices:
-            scores = scores @ matrix
-        return scores
+    def _encode_signs(self, tile: _Tile, scores: np.ndarray, packed: np.ndarray) -> None:
+        limits = self._plan.relative_error * self._plan.lengths
+        rows, columns = sure_signs(scores, tile.lengths, limits, packed)
+        if len(rows):
+            exact = self._exact_scores(tile, rows, columns)
+            for bit in range(8):  # one bit of a byte at a time, so that no byte is written twice at once
+                mine = columns % 8 == bit
+                places = rows[mine], columns[mine] // 8
+                ones = (exact[mine] >= 0).astype(np.uint8) << np.uint8(bit)
+                packed[places] = packed[places] & np.uint8(255 - (1 << bit)) | ones
 
-    def _signs(self, tile: _Tile) -> np.ndarray:
-        scores = self._fast_scores(tile)
-        bits = scores >= 0
-        limits = tile.lengths[:, None] * (self._plan.relative_error * self._plan.lengths)
-        rows, columns = np.nonzero(np.abs(scores) < limits)
-        bits[rows, columns] = exact_scores(tile.padded, self._plan.columns, rows, columns) >= 0
-        return bits
+    def _encode_winners(self, tile: _Tile, scores: np.ndarray, packed: np.ndarray) -> None:
+        assert self.n_active is not None
+        error = self._plan.relative_error * float(self._plan.lengths.max())
+        unsure, brackets = sure_winners(scores, tile.lengths, error, self.n_active, packed)
+        if len(unsure):
+            margins = 2 * error * tile.lengths[unsure]
+            bounds = np.column_stack([brackets[:, 0] - margins, brackets[:, 1] + margins])
+            padded = tile.centred(unsure)
+            decide_winners(scores, unsure, bounds, padded, self._plan.columns, self.n_active, packed)
 
-    def _winners(self, tile: _Tile, n_active: int) -> np.ndarray:
-        scores = self._fast_scores(tile)
-        errors = tile.lengths * (self._plan.relative_error * self._plan.lengths.max())
-        last_in, first_out = bracket(scores, n_active).T
-        low, high = last_in - 2 * errors, first_out + 2 * errors
-        rows, columns = between(scores, low, high)
-        exact = exact_scores(tile.padded, self._plan.columns, rows, columns)
-        return choose(scores, high, rows, columns, exact, n_active)
+    def _exact_scores(self, tile: _Tile, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the exact scores of a tile's rows, ascending, for these columns."""
+        first = np.ones(len(rows), bool)
+        first[1:] = rows[1:] != rows[:-1]
+        padded = tile.centred(rows[first])
+        return exact_scores(padded, self._plan.columns, np.cumsum(first) - 1, columns)
 
 
 class _Tile(NamedTuple):
-    rows: slice  # which rows of the input
-    padded: np.ndarray  # (m, width) float64, centred rows and zeros up to whole lanes
-    rounded: np.ndarray  # (m, d), the same in the precision of the fast product
-    lengths: np.ndarray  # (m,) Euclidean lengths
+    start: int  # of its rows in the input
+    vectors: np.ndarray  # (m, d) as given
+    mean: np.ndarray  # (d,)
+    lengths: np.ndarray  # (m,) Euclidean lengths after centring and scaling
+    exponents: np.ndarray  # (m,) of the powers of two that bring rows to size
+
+    def centred(self, rows: np.ndarray) -> np.ndarray:
+        """Return some rows minus the mean, brought to size; float64, zero-padded to whole lanes."""
+        padded = centred_rows(self.vectors, rows, self.mean)
+        exponents = self.exponents[rows]
+        return np.ldexp(padded, exponents[:, None]) if exponents.any() else padded
 
 
 class _Plan(NamedTuple):

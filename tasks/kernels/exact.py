@@ -36,11 +36,12 @@ def exact_scores(
     -------
     ndarray of float64, shape (p,)
     """
-    compiled = loops()
-    if compiled is None:
+    if loops() is None:
         return exact_scores_reference(rows_matrix, columns_matrix, rows, columns)
+    from . import compiled_encode
+
     out = np.empty(len(rows))
-    compiled.exact_scores(rows_matrix, columns_matrix, rows, columns, out)
+    compiled_encode.exact_scores(rows_matrix, columns_matrix, rows, columns, out)
     return out
 
 

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import accumulate, exact, pack, wta
+from bitfleet.tasks.kernels import accumulate, exact, fast, pack, wta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -51,24 +51,94 @@ def test_bracket(case: tuple[np.ndarray, int]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(score_blocks(), st.integers(0, 2**32))
-def test_candidates_and_choice(case: tuple[np.ndarray, int], seed: int) -> None:
+@given(score_blocks(), st.sampled_from([0.0, 1e-8, 0.01, 0.5, 1e31]), st.integers(0, 2**32))
+def test_sure_winners_are_winners_whatever_the_error(
+    case: tuple[np.ndarray, int], error: float, seed: int
+) -> None:
+    """Rows called sure have winners that errors within the bound cannot change; others get their bracket."""
     scores, n_active = case
     rng = np.random.default_rng(seed)
-    margins = rng.choice([0.0, 0.5, 1e31], size=len(scores))
-    last_in, first_out = wta.bracket_reference(scores, n_active).T
-    low, high = last_in - margins, first_out + margins
-    rows, columns = wta.between(scores, low, high)
-    for ours, plain in zip((rows, columns), wta.between_reference(scores, low, high), strict=True):
-        np.testing.assert_array_equal(ours, plain)
-    decided = rng.integers(-2, 3, size=len(rows)).astype(np.float64)
-    chosen = wta.choose(scores, high, rows, columns, decided, n_active)
-    np.testing.assert_array_equal(
-        chosen, wta.choose_reference(scores, high, rows, columns, decided, n_active)
-    )
-    settled = np.where(scores > high[:, None], np.inf, -np.inf)
-    settled[rows, columns] = decided
-    assert chosen.tolist() == [brute_force(row, n_active) for row in settled]
+    lengths = rng.choice([0.0, 1.0, 3.0], size=len(scores))
+    packed = np.zeros((len(scores), pack.packed_width(scores.shape[1])), np.uint8)
+    plain = packed.copy()
+    unsure, brackets = fast.sure_winners(scores, lengths, error, n_active, packed)
+    unsure_, _ = fast.sure_winners_reference(scores, lengths, error, n_active, plain)
+    assert set(unsure_) <= set(unsure)  # the search may give up on a row, which only costs time
+    for row, bracket in zip(unsure, brackets, strict=True):
+        largest = sorted(scores[row].astype(float), reverse=True)
+        assert bracket.tolist() == largest[n_active - 1 : n_active + 1]
+    for row in set(range(len(scores))) - set(unsure):
+        largest = sorted(scores[row].astype(float), reverse=True)
+        assert largest[n_active - 1] - largest[n_active] > 2 * error * lengths[row]
+        bits = pack.unpack_bits(packed[row], scores.shape[1])
+        assert np.flatnonzero(bits).tolist() == brute_force(scores[row], n_active)
+        np.testing.assert_array_equal(packed[row], plain[row])
+
+
+@settings(max_examples=100, deadline=None)
+@given(score_blocks(), st.integers(0, 2**32))
+def test_winners_decided_by_exact_scores(case: tuple[np.ndarray, int], seed: int) -> None:
+    scores, n_active = case
+    rng = np.random.default_rng(seed)
+    m, b = scores.shape
+    margins = rng.choice([0.0, 0.5, 1e31], size=(m, 1)) * [-1, 1]
+    rows = np.flatnonzero(rng.random(m) < 0.8)
+    bounds = (wta.bracket_reference(scores, n_active) + margins)[rows]
+    padded = rng.integers(-2, 3, (len(rows), 8)).astype(float)
+    columns = rng.integers(-2, 3, (b, 8)).astype(float)
+    packed = rng.integers(0, 256, (m, pack.packed_width(b))).astype(np.uint8)
+    before = packed.copy()
+    fast.decide_winners(scores, rows, bounds, padded, columns, n_active, packed)
+    low = np.nextafter(bounds[:, 0].astype(scores.dtype), scores.dtype.type(-np.inf))
+    limits = np.column_stack([low, bounds[:, 1].astype(scores.dtype)])
+    for p, row in enumerate(rows):
+        exact = padded[p] @ columns.T
+        above, below = scores[row] > bounds[p, 1], scores[row] < limits[p, 0]
+        settled = np.where(above, np.inf, np.where(below, -np.inf, exact))
+        bits = pack.unpack_bits(packed[row], b)
+        assert np.flatnonzero(bits).tolist() == brute_force(settled, n_active)
+    untouched = np.setdiff1d(np.arange(m), rows)
+    np.testing.assert_array_equal(packed[untouched], before[untouched])
+    if (limits[:, 1] >= bounds[:, 1]).all():
+        fast.decide_winners_reference(scores, rows, limits, padded, columns, n_active, before)
+        np.testing.assert_array_equal(packed, before)
+
+
+@settings(max_examples=100, deadline=None)
+@given(score_blocks(), st.sampled_from([0.0, 1e-8, 0.5, 2.0]), st.integers(0, 2**32))
+def test_signs_and_what_is_unsure_of_them(case: tuple[np.ndarray, int], limit: float, seed: int) -> None:
+    scores, _ = case
+    m, b = scores.shape
+    rng = np.random.default_rng(seed)
+    lengths, limits = rng.choice([0.0, 1.0, 3.0], size=m), limit * rng.choice([0.5, 1.0], size=b)
+    packed = np.empty((m, pack.packed_width(b)), np.uint8)
+    rows, columns = fast.sure_signs(scores, lengths, limits, packed)
+    np.testing.assert_array_equal(packed, pack.pack_bits(scores >= 0))
+    found = set(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert len(found) == len(rows)
+    assert sorted(found) == list(zip(rows.tolist(), columns.tolist(), strict=True))
+    size, bound = np.abs(scores.astype(float)), lengths[:, None] * limits
+    assert set(zip(*np.nonzero(size < bound), strict=True)) <= found
+    assert found <= set(zip(*np.nonzero(size < bound * 1.00001 + 1e-36), strict=True))
+    assert all(size[i, j] < max(bound[i, j], 1e-36) * 1.00001 for i, j in found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 6), st.integers(1, 20), st.sampled_from(["f4", "f8"]), st.integers(0, 2**32))
+def test_centring(m: int, d: int, dtype: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors, mean = (rng.normal(size=(m, d)) * 10).astype(dtype), rng.normal(size=d)
+    vectors.setflags(write=False)
+    ours, plain = np.empty((m, d), np.float32), np.empty((m, d), np.float32)
+    squares = fast.centre(vectors, mean, ours)
+    np.testing.assert_allclose(squares, fast.centre_reference(vectors, mean, plain), rtol=1e-13)
+    np.testing.assert_array_equal(ours, plain)
+    np.testing.assert_array_equal(ours, (vectors.astype(float) - mean).astype(np.float32))
+    rows = np.flatnonzero(rng.random(m) < 0.5)
+    padded = fast.centred_rows(vectors, rows, mean)
+    np.testing.assert_array_equal(padded[:, :d], vectors[rows].astype(float) - mean)
+    assert padded.shape == (len(rows), exact.padded_width(d))
+    assert not padded[:, d:].any()
 
 
 @settings(max_examples=100, deadline=None)
