@@ -73,11 +73,15 @@ class EncodeTable(_Table):
 
 
 class EvaluateTable(_Table):
-    """``[evaluate]``: metrics over queries; ``data`` (what is searched) defaults to the encoded data."""
+    """``[evaluate]``: metrics over queries; ``data`` (what is searched) defaults to the encoded data.
+
+    With ``refine``, a decoder is fitted to the training data and kept in the run, as ``decoder.zarr``.
+    """
 
     queries: str
     metrics: tuple[str, ...] = Field(default=("map@1000", "recall10@100"), strict=False, min_length=1)
     data: str | None = None
+    refine: int | None = Field(default=None, ge=1)
 
 
 class Job(_Table):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage.codes import Codes, open_codes
-from ..storage.errors import DestinationExists
+from ..storage.errors import CorruptObject, DestinationExists
 from ..storage.run import RunDirectory
 from . import runs
 from .api import encode_into
@@ -18,6 +18,7 @@ from .evaluate import evaluate
 from .executors import SERIAL, Where, joined
 from .model import Model, load
 from .opening import prepare
+from .refine import fit_decoder
 from .report import write_report
 from .results import as_record, read_results, save_results
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .config import EncodeTable, EvaluateTable, Job
 
     Place: TypeAlias = Callable[[], Where]
+
+DECODER = "decoder.zarr"
 
 
 def run_job(
@@ -75,8 +78,9 @@ def evaluate_run(
     where: Where = SERIAL,
     seed: int = 0,
     refine: int | None = None,
+    keep_in: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a run or model; of a run, keep the result in ``results.json``.
+    """Evaluate a run or model; of a run, or in the run ``keep_in``, keep the result in ``results.json``.
 
     Returns
     -------
@@ -94,9 +98,10 @@ def evaluate_run(
         seed=seed,
         refine=refine,
     )
-    if RunDirectory.exists(model):
+    keep_in = model if keep_in is None else keep_in
+    if RunDirectory.exists(keep_in):
         seconds = time.perf_counter() - begun
-        save_results(model, result, data=data, queries=queries, seconds=seconds)
+        save_results(keep_in, result, data=data, queries=queries, seconds=seconds)
     return as_record(result)
 
 
@@ -135,19 +140,39 @@ def _evaluated(
     """Evaluate, unless the run keeps just this evaluation."""
     data = as_dataset(table.data or (job.encode and job.encode.data) or job.data.path)
     queries = as_dataset(table.queries)
+    evaluated = job.run.path
+    if table.refine is not None:
+        model = _with_decoder(job, model, place)
+        evaluated = str(model.path)
     kept = read_results(job.run.path) or {}
-    found = (kept.get("model"), kept.get("data"), kept.get("queries"), kept.get("seed"))
-    if found == (model.digest, data.digest, queries.digest, job.run.seed):
+    found = tuple(kept.get(key) for key in ("model", "data", "queries", "seed", "refine"))
+    if found == (model.digest, data.digest, queries.digest, job.run.seed, table.refine):
         metrics: list[dict[str, Any]] = kept["metrics"]
         if [entry["name"] for entry in metrics] == list(table.metrics):
             return metrics
     usable = codes is not None and codes.source_digest == data.digest
     return evaluate_run(
-        job.run.path,
+        evaluated,
         data,
         queries,
         table.metrics,
         codes=codes if usable else None,
         where=place(),
         seed=job.run.seed,
+        refine=table.refine,
+        keep_in=job.run.path,
     )["metrics"]
+
+
+def _with_decoder(job: Job, model: Model, place: Place) -> Model:
+    """Return the model with a decoder fitted to the training data, from the run if it is there already."""
+    path = Path(job.run.path) / DECODER
+    if not path.exists():
+        where = place()
+        fitted = fit_decoder(model, job.data.path, scheduler=None if where.in_process else where)
+        with suppress(DestinationExists):  # by another driver meanwhile; the digest below tells
+            fitted.save(path)
+    found = load(path)
+    if found.encoder_digest != model.digest:
+        raise CorruptObject(f"{path} is no decoder of this run's model; remove it and run the job again")
+    return found

@@ -237,3 +237,36 @@ def test_on_the_command_line(plain: Model, model: Model, split: Split, tmp_path:
     assert json.loads(out)["metrics"][0]["value"] == pytest.approx(float(expected["value"][0]))
     assert json.loads(out)["refine"] == 2
     assert run("evaluate", tmp_path / "plain.zarr", *words, "--refine", 2)[0] == 2
+
+
+def test_a_job_fits_the_decoder_once_and_keeps_it(plain: Model, split: Split, tmp_path: Path) -> None:
+    database, queries = stored(tmp_path / "a.zarr", split[0]), stored(tmp_path / "b.zarr", split[1])
+    (tmp_path / "job.toml").write_text(
+        """
+        data.path = "a.zarr"
+        method = {name = "posh", n_bits = 64, n_active = 6, n_epochs = 3, n_components = 8}
+        run = {path = "run", seed = 2}
+        cluster.scheduler = "serial"
+        evaluate = {queries = "b.zarr", metrics = ["map@20"], refine = 2}
+        """
+    )
+
+    def run(*words: object, code: int = 0) -> Any:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == code, done.stderr
+        return json.loads(done.stdout) if code == 0 else done.stderr
+
+    first = run("run", tmp_path / "job.toml", "--json")
+    fitted = load(tmp_path / "run" / "decoder.zarr")
+    assert first["model"] == plain.digest == fitted.encoder_digest
+    expected = bf.evaluate(fitted, database, queries, "map@20", refine=2, seed=2)
+    assert first["metrics"] == {"map@20": float(expected["value"][0])}
+    assert run("run", tmp_path / "job.toml", "--json") == first
+    assert run("run", tmp_path / "job.toml", "--set", "evaluate.refine=3", "--json")["metrics"]
+    assert run("verify", tmp_path / "run", "--json")["clean"]
+    other = fit_decoder(bf.POSH(n_bits=64, n_active=6, random_state=3).fit(split[0][0]), split[0][0])
+    for path in sorted((tmp_path / "run" / "decoder.zarr").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (tmp_path / "run" / "decoder.zarr").rmdir()
+    other.save(tmp_path / "run" / "decoder.zarr")
+    assert "no decoder of this run" in run("run", tmp_path / "job.toml", code=4)
