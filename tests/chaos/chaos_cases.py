@@ -12,7 +12,10 @@ import numpy as np
 METHODS = {
     "lsh": {"n_bits": 24},
     "itq": {"n_bits": 24, "n_iter": 6},
+    "knnh": {"n_bits": 24, "n_iter": 2, "n_neighbors": 5, "n_train": 300, "neighbors_from": "all"},
     "fruit_fly": {"n_bits": 96, "n_active": 6},
+    "biohash": {"n_bits": 96, "n_active": 6, "n_epochs": 3},
+    "spherical_hash": {"n_bits": 400, "n_active": 6, "n_epochs": 3, "dead_units": "reseed"},
     "posh": {"n_bits": 96, "n_active": 6, "n_epochs": 4},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
