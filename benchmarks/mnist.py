@@ -1,4 +1,4 @@
-"""The full MNIST data for benchmarks: 70,000 digits as float32 in [0, 1], with labels."""
+"""Data for benchmarks with labels: 70,000 MNIST digits in [0, 1], and GIST of CIFAR-10 where it is there."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def load_mnist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
         )
     with np.load(found) as file:
         return (file["X"] / 255.0).astype(np.float32), file["y"].astype(np.int64)
+
+
+def load_gist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return GIST descriptors of CIFAR-10, float32 of shape (60000, 512), and labels, int64."""
+    found = path or PLACES[0].with_name("cifar10_gist512.npz")
+    if not found.is_file():
+        raise SystemExit(f"expected {found} with X uint8 (x = (X / 255)² · scale_max), y and scale_max")
+    with np.load(found) as file:
+        return ((file["X"] / 255.0) ** 2 * file["scale_max"]).astype(np.float32), file["y"].astype(np.int64)

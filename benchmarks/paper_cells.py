@@ -1,0 +1,204 @@
+"""Cells of the POSH paper's tables: one method at one length on one random split, and its measures.
+
+A cell is computed once: its numbers are kept as a small JSON file, written whole or not at all, and read
+again by the next run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bitfleet.cluster.serial import SerialExecutor
+from bitfleet.pipeline.evaluate import evaluate
+from bitfleet.pipeline.model import Model
+from bitfleet.pipeline.preprocess import moments_of
+from bitfleet.pipeline.train import train
+from bitfleet.storage.datasets import ArrayReader
+from bitfleet.storage.memory import MemoryCheckpoints
+from bitfleet.tasks.leaves import plan_leaves
+from bitfleet.tasks.protocols import DataInfo
+from bitfleet.tasks.random import stream
+from bitfleet.tasks.registry import get
+from mnist import load_gist, load_mnist
+
+if TYPE_CHECKING:
+    from bitfleet.tasks.protocols import Arrays, Method
+
+FOLDER = Path(__file__).resolve().parent / "results" / "paper"
+N_TRAIN = 5_000
+QUERIES_PER_CLASS = {"mnist": 100, "cifar10_gist": 600}
+LOADERS = {"mnist": load_mnist, "cifar10_gist": load_gist}
+
+#: row of a table: (method, its parameters); "n_components: bits" stands for the code's length
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lsh": ("lsh", {"n_components": "bits"}),
+    "itq": ("itq", {}),
+    "knnh": ("knnh", {}),
+    "fruit_fly": ("fruit_fly", {}),
+    "fruit_fly_orthogonal": ("fruit_fly", {"matrix": "orthogonal"}),
+    "biohash": ("biohash", {}),
+    "spherical_hash": ("spherical_hash", {}),
+    "bosl": ("bosl", {}),
+    "posh": ("posh", {}),
+    "posh_paper_1_epoch": ("posh", {"schedule": "paper", "n_epochs": 1}),
+    "posh_pca64": ("posh", {"n_components": 64}),
+    "posh_pca64_union": ("posh", {"n_components": 64, "schedule": "union"}),
+}
+#: rows whose training does not look at n_active: one training serves all lengths
+SHARED = {"biohash", "spherical_hash", "fruit_fly", "fruit_fly_orthogonal"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table (or several that come from the same codes).
+
+    Attributes
+    ----------
+    data : str
+    row : str
+        A key of `ROWS`.
+    bits : int
+        Code length of dense methods, ones per code of sparse ones.
+    length : int
+        Code length D of sparse methods.
+    trial : int
+        Draws the split, the training rows and the start.
+    measure : {"1000", "full", "refined"}
+        MAP@1000 and Precision@1000; MAP over all targets; MAP@100 with and without candidate refinement.
+    """
+
+    data: str
+    row: str
+    bits: int
+    length: int
+    trial: int
+    measure: str = "1000"
+
+    @property
+    def file(self) -> Path:
+        """Where the cell's numbers are kept."""
+        name = f"{self.row}-{self.bits}-of-{self.length}-{self.measure}-trial{self.trial}.json"
+        return FOLDER / "cells" / self.data / name
+
+    def method(self) -> Method:
+        """Return the method with its parameters."""
+        name, params = ROWS[self.row]
+        cls = get(name)
+        params = {key: self.bits if value == "bits" else value for key, value in params.items()}
+        if cls.sparse:
+            return cls(n_bits=self.length, n_active=self.bits, **params)
+        return cls(n_bits=self.bits, **params)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One random split, and what all methods share of it."""
+
+    targets: tuple[np.ndarray, np.ndarray]
+    queries: tuple[np.ndarray, np.ndarray]
+    training: np.ndarray
+    moments: Arrays
+    seed: int
+
+
+def saved(cell: Cell) -> dict[str, float] | None:
+    """Return a cell's numbers, None if it was not computed yet."""
+    try:
+        return json.loads(cell.file.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def compute(cell: Cell) -> dict[str, float]:
+    """Train, measure and keep; in percent, and the CPU seconds that it took."""
+    begun = time.process_time()
+    trial = draw_trial(cell.data, cell.trial)
+    values = _measures(cell, trial, _trained(cell, trial))
+    values["cpu_seconds"] = round(time.process_time() - begun, 1)
+    cell.file.parent.mkdir(parents=True, exist_ok=True)
+    partial = cell.file.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(values))
+    partial.replace(cell.file)
+    return values
+
+
+@functools.lru_cache(maxsize=1)
+def draw_trial(data: str, seed: int) -> Trial:
+    """Split the data: so many queries per class, the rest as targets, in random order."""
+    vectors, labels = _loaded(data)
+    order = stream(seed, "paper.split").permutation(len(labels))
+    is_query = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        is_query[order[labels[order] == label][: QUERIES_PER_CLASS[data]]] = True
+    targets, queries = order[~is_query[order]], order[is_query[order]]
+    training = stream(seed, "paper.training").choice(targets, N_TRAIN, replace=False)
+    reader = ArrayReader(vectors[targets])
+    moments = moments_of(reader, SerialExecutor(), get("itq")(n_bits=16), fan_in=8)
+    return Trial(
+        (reader.vectors, labels[targets]),
+        (vectors[queries], labels[queries]),
+        vectors[training],
+        moments,
+        seed,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(data: str) -> tuple[np.ndarray, np.ndarray]:
+    return LOADERS[data](None)
+
+
+_LAST: dict[Cell, Model] = {}
+
+
+def _trained(cell: Cell, trial: Trial) -> Model:
+    """Return the cell's model; rows that do not look at n_active are trained once a trial."""
+    shared = cell.row in SHARED and cell.length >= trial.training.shape[1]  # else n_active components
+    key = dataclasses.replace(cell, measure="", bits=0 if shared else cell.bits)
+    if key not in _LAST:
+        _LAST.clear()
+        _LAST[key] = fit(cell.method(), trial.training, trial.moments, trial.seed)
+    model = _LAST[key]
+    return Model(cell.method(), model.state, model.info)
+
+
+def fit(method: Method, rows: np.ndarray, moments: Arrays, seed: int) -> Model:
+    """Train in this process, mean and principal components from ``moments``."""
+    reader = ArrayReader(rows)
+    info = DataInfo(reader.n_rows, reader.n_features, reader.dtype)
+    plan = plan_leaves(info.n_rows, info.n_features, min_leaves=method.min_leaves)
+    state = train(method, reader, SerialExecutor(), MemoryCheckpoints(), plan, seed, moments=lambda: moments)
+    return Model(method, state, info)
+
+
+def _measures(cell: Cell, trial: Trial, model: Model) -> dict[str, float]:
+    if cell.measure == "refined":
+        return _refined(trial, model)
+    metrics = ("map@1000", "precision@1000")
+    if cell.measure == "full":
+        metrics = (f"map@{len(trial.targets[1])}",)
+    result = evaluate(model, trial.targets, trial.queries, metrics, seed=trial.seed)
+    names = ("map",) if cell.measure == "full" else metrics
+    return {name: 100 * float(value) for name, value in zip(names, result["value"].values, strict=True)}
+
+
+def _refined(trial: Trial, model: Model) -> dict[str, float]:
+    """MAP@100 of the codes alone, and after candidate refinement by a decoder of the training rows."""
+    from bitfleet.pipeline.refine import fit_decoder
+
+    with_decoder = fit_decoder(model, trial.training)
+    values = {}
+    for factor in (None, 2, 5, 10):
+        result = evaluate(
+            with_decoder, trial.targets, trial.queries, "map@100", seed=trial.seed, refine=factor
+        )
+        values["map@100" if factor is None else f"map@100 CR{factor}"] = 100 * float(result["value"][0])
+    return values
