@@ -17,7 +17,7 @@ from ..storage.run import RunDirectory
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo, LeafPlan
 from .arrays import as_dataset, is_dataset, spool, unwrap
-from .config import RunConfig, method_table, resolve_path
+from .config import RunConfig, method_table, resolve_path, validated
 from .errors import ConfigError
 from .executors import SERIAL, Where
 from .train import start_state
@@ -79,17 +79,18 @@ def prepare(
         reader = dataset.reader()
         start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
         plan = _plan(dataset, method, block_rows, fan_in)
-        config = RunConfig(
-            data=_recorded_path(dataset, path),
-            data_digest=dataset.digest,
-            method=method_table(method),
-            seed=seed,
-            block_rows=plan.block_rows,
-            fan_in=plan.fan_in,
-            preprocess_on=None if preprocess is None else _recorded_path(preprocess, path),
-            preprocess_digest=None if preprocess is None else preprocess.digest,
-            cluster=where.table,
-        )
+        table = {
+            "data": _recorded_path(dataset, path),
+            "data_digest": dataset.digest,
+            "method": method_table(method),
+            "seed": seed,
+            "block_rows": plan.block_rows,
+            "fan_in": plan.fan_in,
+            "preprocess_on": None if preprocess is None else _recorded_path(preprocess, path),
+            "preprocess_digest": None if preprocess is None else preprocess.digest,
+            "cluster": where.table,
+        }
+        config = validated(RunConfig, table, "the run")
         directory, config = _directory(path, config)
     except BaseException:
         for folder in spooled:

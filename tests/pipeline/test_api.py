@@ -288,3 +288,14 @@ def test_unknown_schedulers_are_refused(dataset: bf.Dataset, tmp_path: Path) -> 
         train(dataset, tmp_path / "run", scheduler="yarn")
     with pytest.raises(bf.ConfigError, match=r"or a connected distributed\.Client, got int"):
         train(dataset, tmp_path / "run", scheduler=5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("block_rows", 2.5), ("block_rows", True), ("fan_in", 2.5), ("seed", True)]
+)
+def test_what_is_no_whole_number_is_refused_in_a_line(
+    rows: np.ndarray, tmp_path: Path, key: str, value: Any
+) -> None:
+    with pytest.raises(bf.ConfigError, match=f"{key}.*integer") as refused:
+        train(rows, tmp_path / "run", **{key: value})
+    assert "\n" not in str(refused.value)
