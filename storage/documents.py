@@ -1,6 +1,7 @@
 """JSON files and Zarr groups, read with limits and written durably, never over another.
 
 A document is untrusted: its size, depth, keys and numbers are bounded before anyone looks at its meaning.
+A group's document repeats those of its arrays (consolidated metadata), for xarray; we go by the arrays' own.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
 
 MAX_JSON_BYTES = 2**20
 MAX_JSON_DEPTH = 64
+_CONSOLIDATED = "consolidated_metadata"
 
 
 def write_group(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> None:
     """Write a group's ``zarr.json`` durably and never over another: the commit marker of what it holds."""
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    document = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    document = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": dict(attributes),
+        _CONSOLIDATED: _consolidated(path),
+    }
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     temporary = path / f".zarr.json.{os.getpid()}.{os.urandom(4).hex()}"
     try:
@@ -42,12 +49,22 @@ def write_group(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> 
 
 
 def read_group(path: str | os.PathLike[str], *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Return the attributes of a Zarr format 3 group."""
+    """Return the attributes of a Zarr format 3 group.
+
+    Raises
+    ------
+    UnsafeObject
+        If it is no such group.
+    CorruptObject
+        If we wrote it and what it repeats of its arrays is not what they say.
+    """
     path = Path(path)
     meta = read_json(path / "zarr.json", max_bytes=max_bytes)
     attributes = meta.get("attributes", {})
     if meta.get("zarr_format") != 3 or meta.get("node_type") != "group" or not isinstance(attributes, dict):
         raise UnsafeObject(f"{path}: expected a Zarr format 3 group with attributes")
+    if _CONSOLIDATED in meta and any(key.startswith("bitfleet_") for key in attributes):
+        _check_consolidated(path, meta[_CONSOLIDATED])
     return attributes
 
 
@@ -95,6 +112,25 @@ def parse_json(text: bytes, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptObject(f"{where}: expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def _consolidated(path: Path) -> dict[str, Any]:
+    """Return what Zarr calls consolidated metadata: the documents of the group's arrays."""
+    names = sorted(child.name for child in path.iterdir() if (child / "zarr.json").exists())
+    arrays = {name: read_json(path / name / "zarr.json") for name in names}
+    return {"kind": "inline", "must_understand": False, "metadata": arrays}
+
+
+def _check_consolidated(path: Path, stored: Any) -> None:
+    """Compare what a group repeats of its arrays with their own documents."""
+    listed = stored.get("metadata") if isinstance(stored, dict) else None
+    found = _consolidated(path)["metadata"]
+    for name, document in listed.items() if isinstance(listed, dict) else [(_CONSOLIDATED, stored)]:
+        if found.get(name) != document:
+            raise CorruptObject(
+                f"{path / 'zarr.json'}: the metadata of {name!r} are not those that were written with it; "
+                "restore them from a copy"
+            )
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -148,9 +148,19 @@ def test_xarray_opens_it(data, x, tmp_path):
     assert opened["label"].dims == ("sample",)
     np.testing.assert_array_equal(opened["vectors"].values, x)
     xarray = pytest.importorskip("xarray")
-    np.testing.assert_array_equal(
-        xarray.open_zarr(data.path, consolidated=False)["label"], np.arange(100) % 7
-    )
+    # default arguments: without consolidated metadata this warns, and warnings are errors here
+    np.testing.assert_array_equal(xarray.open_zarr(data.path)["label"], np.arange(100) % 7)
+
+
+def test_consolidated_metadata_is_that_of_the_arrays(data):
+    path = data.path / "zarr.json"
+    text = path.read_text()
+    stored = json.loads(text)["consolidated_metadata"]["metadata"]
+    assert sorted(stored) == ["label", "vectors"]
+    assert stored["vectors"] == json.loads((data.path / "vectors" / "zarr.json").read_text())
+    path.write_text(text.replace('"float32"', '"float64"'))
+    with pytest.raises(CorruptObject, match="not those that were written"):
+        open_dataset(data.path)
 
 
 ADDRESSES = [RowRange(0, 100), RowRange(15, 17), RowRange(96, 100), RowRange(5, 5)]
