@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
-from .errors import ClusterLost, PathNotShared
+from .errors import ClusterError, ClusterLost, PathNotShared
 from .session import reaching
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ LOCAL_CONFIG: dict[str, Any] = {
     "distributed.nanny.pre-spawn-environ": ONE_THREAD,
     "distributed.worker.profile.enabled": False,
 }
+_GUARD = (
+    "worker processes import the script that starts them: put what it does under "
+    '`if __name__ == "__main__":`, or give scheduler="serial"'
+)
 
 
 @contextmanager
@@ -72,6 +77,8 @@ def connect(
 
     Raises
     ------
+    ClusterError
+        If local workers do not start, above all because the script has no ``if __name__ == "__main__":``.
     ClusterLost
         If no scheduler answers at the address.
     ValueError
@@ -134,21 +141,36 @@ def _local_client(
         raise ValueError(
             f"expected at least one worker with one thread, got {n_workers=}, {threads_per_worker=}"
         )
+    if _script_is_being_imported():
+        raise ClusterError(f"a worker was asked to start workers; {_GUARD}")
     count = n_workers or max(1, CPU_COUNT // threads_per_worker)
     limit = MEMORY_LIMIT // count if memory_limit is None else parse_bytes(memory_limit)
-    with dask.config.set(LOCAL_CONFIG):
-        cluster = LocalCluster(
-            n_workers=count,
-            threads_per_worker=threads_per_worker,
-            memory_limit=limit,
-            processes=True,
-            host=LOOPBACK,
-            dashboard_address=f"{LOOPBACK}:0",
-            preload=[*dask.config.get("distributed.worker.preload"), f"{__package__}.terminal"],
-            silence_logs=logging.CRITICAL,  # that workers come and go is our business, not the user's
-        )
+    cluster = _local_cluster(count, threads_per_worker, limit)
     with cluster, Client(cluster) as client:
         yield client
+
+
+def _local_cluster(n_workers: int, threads_per_worker: int, memory_limit: int) -> LocalCluster:
+    try:
+        with dask.config.set(LOCAL_CONFIG):
+            return LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=threads_per_worker,
+                memory_limit=memory_limit,
+                processes=True,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",
+                preload=[*dask.config.get("distributed.worker.preload"), f"{__package__}.terminal"],
+                silence_logs=logging.CRITICAL,  # that workers come and go is our business, not the user's
+            )
+    except RuntimeError as error:
+        raise ClusterError(f"the workers did not start ({error}). In a script, {_GUARD}") from None
+
+
+def _script_is_being_imported() -> bool:
+    """Tell whether this is a spawned process that has not yet finished importing its parent's script."""
+    script = sys.modules.get("__mp_main__")
+    return script is not None and script is not sys.modules.get("__main__")
 
 
 def _remote_client(address: str) -> Client:

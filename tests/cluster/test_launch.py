@@ -166,3 +166,19 @@ def test_a_worker_that_does_not_see_the_folder_is_named(two, tmp_path):
         blind.kill()
         blind.wait()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bitfleet.cluster.launch import connect\n"
+        "with connect('local', n_workers=1) as client:\n"
+        "    print(client)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "a worker was asked to start workers; worker processes import the script" in ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("bitfleet.cluster.errors.ClusterError: the workers did not start")
+    assert 'put what it does under `if __name__ == "__main__":`' in last
