@@ -139,19 +139,17 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
     EnvironmentMismatch
         Naming the worker and the fields that differ.
     ClusterError
-        If a worker cannot even import this package.
+        If a worker cannot even import or run this package.
     """
     with reaching(client):
         found = client.run(fingerprint.environment, on_error="return")
     for address, env in sorted(found.items()):
-        if isinstance(env, ImportError):
-            raise ClusterError(
-                f"worker {address} cannot import bitfleet ({env}). Install the driver's packages there."
-            ) from env
         if isinstance(env, CommClosedError):
             continue
-        if isinstance(env, BaseException):
-            raise env
+        if isinstance(env, BaseException):  # Dask may pass on no more than the error's text
+            raise ClusterError(
+                f"worker {address} cannot run bitfleet ({env}). Install the driver's packages there."
+            ) from env
         fingerprint.check(expected, env, f"worker {address}")
 
 

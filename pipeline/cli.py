@@ -88,7 +88,7 @@ def train(
             data,
             run,
             built,
-            where=_where(scheduler or "local", workers, memory_limit),
+            where=_where("local" if scheduler is None else scheduler, workers, memory_limit),
             seed=seed,
             block_rows=block_rows,
             fan_in=fan_in,
@@ -115,7 +115,7 @@ def resume(
     from . import runs
 
     given = scheduler is not None or workers is not None or memory_limit is not None
-    where = _where(scheduler or "local", workers, memory_limit) if given else None
+    where = _where("local" if scheduler is None else scheduler, workers, memory_limit) if given else None
     with output.following() as control:
         model = runs.resume(
             run,

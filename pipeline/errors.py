@@ -6,6 +6,7 @@
      ├─ ConfigError     the job, a flag or an argument cannot be used as it stands      exit code 2
      └─ Interrupted     a stop was asked for and the run ended after a whole round      exit code 130
 
+    OSError of a place (no space, not writable, name too long)                          exit code 2
     DataRefused                                                                         exit code 3
     UnsafeObject, CorruptObject, ManifestConflict, IdentityMismatch                     exit code 4
     ClusterError and what derives from it                                               exit code 5
@@ -15,6 +16,8 @@ Errors of storage and cluster keep their own types; `exit_code` maps them all.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 from ..cluster.errors import ClusterError
@@ -30,6 +33,7 @@ from ..storage.errors import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TypeGuard
 
 OK, UNEXPECTED, USAGE, DATA, CHECKPOINT, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -65,12 +69,13 @@ def exit_code(error: BaseException) -> int:
     for types, code in _EXIT_CODES:
         if isinstance(error, types):
             return code
-    return UNEXPECTED
+    return USAGE if _of_a_place(error) else UNEXPECTED
 
 
 def one_line(error: BaseException) -> str:
     """Return the error's message as one readable line; unforeseen errors also name their type."""
-    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    said = _about_place(error) if _of_a_place(error) else str(error)
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
     text = "; ".join(lines).replace(":; ", ": ")
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
@@ -78,6 +83,33 @@ def one_line(error: BaseException) -> str:
         return type(error).__name__
     return text if exit_code(error) != UNEXPECTED else f"{type(error).__name__}: {text}"
 
+
+def _of_a_place(error: BaseException) -> TypeGuard[OSError]:
+    """Tell an error of where something is to be read or written, as the operating system names it."""
+    return isinstance(error, OSError) and error.errno in _PLACES
+
+
+def _about_place(error: OSError) -> str:
+    reason = os.strerror(error.errno or 0)
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    advice = "free some space" if error.errno in _FULL else "choose another place, or mend this one"
+    return f"{where}{reason[:1].lower()}{reason[1:]}; {advice}, and give the same command again"
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PLACES = _FULL | {
+    errno.ENOENT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EMFILE,
+    errno.ENFILE,
+}
 
 # The first match decides, so special types stand before the general ones that they derive from.
 _EXIT_CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (

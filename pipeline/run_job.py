@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -14,6 +15,7 @@ from ..storage.run import RunDirectory
 from . import runs
 from .api import encode_into
 from .arrays import as_dataset
+from .errors import one_line
 from .evaluate import evaluate
 from .executors import SERIAL, Where, joined
 from .model import Model, load
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     Place: TypeAlias = Callable[[], Where]
 
 DECODER = "decoder.zarr"
+
+
+logger = logging.getLogger("bitfleet.pipeline")
 
 
 def run_job(
@@ -101,7 +106,10 @@ def evaluate_run(
     keep_in = model if keep_in is None else keep_in
     if RunDirectory.exists(keep_in):
         seconds = time.perf_counter() - begun
-        save_results(keep_in, result, data=data, queries=queries, seconds=seconds)
+        try:
+            save_results(keep_in, result, data=data, queries=queries, seconds=seconds)
+        except OSError as error:  # the result itself is not lost
+            logger.warning("the run %s does not keep this evaluation: %s", keep_in, one_line(error))
     return as_record(result)
 
 

@@ -10,9 +10,9 @@ import cluster_toys as toys
 import numpy as np
 import pytest
 from bitfleet.cluster import worker
-from bitfleet.cluster.dask_executor import DaskExecutor, leaves_per_task
+from bitfleet.cluster.dask_executor import DaskExecutor, check_workers, leaves_per_task
 from bitfleet.cluster.embedded import MAX_EMBEDDED_BYTES
-from bitfleet.cluster.errors import ClusterLost, GraphTooLarge
+from bitfleet.cluster.errors import ClusterError, ClusterLost, GraphTooLarge
 from bitfleet.cluster.serial import SerialExecutor
 from bitfleet.cluster.tree import Span
 from bitfleet.tasks.protocols import BlockPair, RoundState, RowIndices, RowRange
@@ -245,3 +245,24 @@ def test_long_addresses_share_fewer_tasks(recording):
     arguments = toys.Formula(4000), addresses, toys.Count(), toys.EMPTY
     assert same(DaskExecutor(recording).reduce(*arguments), SERIAL.reduce(*arguments))
     assert 20_000 < recording.largest < 300_000
+
+
+class AnsweredClient:
+    """What Dask's client returns of workers that cannot unpickle our functions."""
+
+    status = "running"
+
+    def __init__(self, answer: BaseException) -> None:
+        self._answer = answer
+
+    def run(self, function: object, on_error: str) -> dict[str, BaseException]:
+        return {"tcp://there:1": self._answer}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ModuleNotFoundError("No module named 'bitfleet'"), Exception("ModuleNotFoundError('No module named')")],
+)
+def test_a_worker_without_the_package_is_named(answer: BaseException) -> None:
+    with pytest.raises(ClusterError, match=r"worker tcp://there:1 cannot run bitfleet \(.*No module named"):
+        check_workers(AnsweredClient(answer), {})

@@ -63,7 +63,7 @@ def data(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -> Path:
     return tmp_path
 
 
-def test_the_whole_way(data: Path) -> None:
+def test_the_whole_way(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     ingested = cli("ingest", data / "x.npz", data / "again.zarr", "--json").json
     assert (ingested["rows"], ingested["features"], ingested["labels"]) == (500, 24, True)
     trained = cli("train", data / "x.zarr", data / "run", *TRAIN, "--json").json
@@ -83,6 +83,14 @@ def test_the_whole_way(data: Path) -> None:
     expected = bf.evaluate(data / "run", data / "x.zarr", data / "q.zarr", ["map@100", "recall10@100"])
     assert values == pytest.approx(dict(zip(values, expected["value"].values.tolist(), strict=True)))
     assert (data / "run" / "results.json").exists()
+    (data / "run" / "results.json").unlink()
+    (data / "run" / "results.json").mkdir()  # nothing can be written there: the measurement is not lost
+    repeated = cli(
+        "evaluate", data / "run", data / "x.zarr", data / "q.zarr", "--metrics", "map@100", "--json"
+    )
+    assert repeated.json["metrics"][0]["value"] == values["map@100"]
+    assert "does not keep this evaluation" in caplog.text
+    (data / "run" / "results.json").rmdir()
     status = cli("status", data / "run", "--json").json
     assert (status["state"], status["round"], status["rounds"]) == ("finished", 4, 4)
     assert set(status["metrics"]) == {"loss", "loss_codes"}
@@ -123,7 +131,18 @@ def test_a_dry_run_writes_nothing(data: Path) -> None:
         (["train", "x.zarr", "run", "--method", "itq", "--set", "iter=3"], 2, "no parameter 'iter'"),
         (["train", "x.zarr", "run", "--method", "itq", "--set", "n_iter"], 2, "expected key=value"),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", "slurm"], 2, "expected .local."),
+        (["train", "x.zarr", "run", "--method", "itq", "--scheduler", ""], 2, "expected .local."),
         (["train", "x.npz", "run", "--method", "itq"], 3, "there is no dataset"),
+        (
+            ["train", "x.zarr", "x.npz/run", "--method", "itq", "--scheduler", "serial"],
+            2,
+            "not a directory; c",
+        ),
+        (
+            ["train", "x.zarr", "a" * 300, "--method", "itq", "--scheduler", "serial"],
+            2,
+            "name too long; choose",
+        ),
         (["ingest", "none.npy", "new.zarr"], 3, "none.npy"),
         (["ingest", "x.npz"], 2, "expected SRC… DEST"),
         (["ingest", "x.npz", "x.zarr"], 2, "x.zarr exists"),

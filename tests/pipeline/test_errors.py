@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ from bitfleet.storage import errors as storage_errors
         (cluster_errors.GraphTooLarge("x"), 5),
         (Interrupted(3), 130),
         (KeyboardInterrupt(), 130),
+        (OSError(errno.ENOSPC, "x"), 2),
+        (OSError(errno.EROFS, "x", "there"), 2),
+        (PermissionError(errno.EACCES, "x", "there"), 2),
+        (IsADirectoryError(errno.EISDIR, "x", "there"), 2),
+        (OSError("x"), 1),
+        (ConnectionResetError(errno.ECONNRESET, "x"), 1),
         (TypeError("x"), 1),
         (ZeroDivisionError("x"), 1),
     ],
@@ -50,6 +57,13 @@ def test_messages_are_one_line() -> None:
     assert one_line(TypeError("no such thing")) == "TypeError: no such thing"
     assert one_line(KeyboardInterrupt()) == "interrupted"
     assert one_line(ValueError()) == "ValueError"
+
+
+def test_errors_of_a_place_name_it_and_the_remedy() -> None:
+    full = one_line(OSError(errno.ENOSPC, "whatever", Path("/data/a b\nc")))
+    assert full == "/data/a b; c: no space left on device; free some space, and give the same command again"
+    assert "choose another place" in one_line(PermissionError(errno.EACCES, "whatever", "x"))
+    assert one_line(OSError(errno.EROFS, "whatever")).startswith("read-only file system; choose")
 
 
 def test_an_interrupted_run_says_how_to_go_on() -> None:
