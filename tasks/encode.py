@@ -156,7 +156,7 @@ class ProjectionEncoder:
         """Write the rows minus the mean to ``rounded``, extreme rows brought to size."""
         if vectors.dtype not in (np.float32, np.float64):
             vectors = vectors.astype(np.float64)
-        vectors = np.require(vectors, vectors.dtype.newbyteorder("="), "CA")
+        vectors = np.require(vectors, vectors.dtype.newbyteorder("="), ["C", "A"])
         squares = centre(vectors, self.mean, rounded[: len(vectors)])
         tile = _Tile(start, vectors, self.mean, squares, np.zeros(len(vectors), np.int32))
         extreme = np.flatnonzero(~((squares >= 1 / _ORDINARY) & (squares <= _ORDINARY)))

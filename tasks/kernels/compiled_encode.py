@@ -125,13 +125,13 @@ def sure_signs(scores, lengths, limits, packed, doubts):  # type: ignore[no-unty
     """Bit j is ``scores[i, j] >= 0``; mark what is within ``limits[j] * lengths[i]``, return how many."""
     n_bits = scores.shape[1]
     whole = n_bits // 8
-    total = 0
+    total = np.int64(0)
     for i in range(scores.shape[0]):
         values, length = scores[i], lengths[i]
         count = np.int32(0)
         for j in range(n_bits):
             count += np.int32(abs(values[j]) < limits[j] * length)
-        total += count
+        total += np.int64(count)
         for byte in range(whole):
             bits, marks = np.uint8(0), np.uint8(0)
             for k in range(8):

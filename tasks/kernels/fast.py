@@ -17,8 +17,6 @@ from .exact import exact_scores_reference, padded_width
 from .pack import pack_active_reference, pack_bits
 from .wta import bracket, bracket_reference, top_active_reference
 
-_PATTERNS = {4: np.int32, 8: np.int64}
-
 
 def centre(vectors: np.ndarray, mean: np.ndarray, rounded: np.ndarray) -> np.ndarray:
     """Write ``vectors - mean``, subtracted in float64, to ``rounded``; return its squared lengths.
@@ -93,8 +91,9 @@ def sure_winners(
     from . import compiled_encode
 
     m, n_bits = scores.shape
-    integer = _PATTERNS[scores.itemsize]
-    sign = integer(np.iinfo(integer).max), integer(8 * scores.itemsize - 1)
+    integer = np.dtype(f"i{scores.itemsize}").type
+    most = 2 ** (8 * scores.itemsize - 1) - 1
+    sign = integer(most), integer(8 * scores.itemsize - 1)
     logs, start = _search_table(n_active, n_bits)
     rows, brackets = np.empty(m, np.int64), np.empty((m, 2))
     patterns = scores.view(integer)

@@ -70,6 +70,9 @@ class AlgorithmOne:
     Rows of one batch share W, so they are scored together; M grows row by row in stored order, and W
     follows after every ``batch_size`` rows counted from the start of the epoch, wherever blocks begin
     and end. Rows after the last full batch enter M and wait there for the next epoch. All in float64.
+
+    With a basis (principal components of the data) rows, M and W are turned to it for the epoch: there the
+    Procrustes problem is accurate, and nothing need be turned at each of its steps. `finalize` turns back.
     """
 
     sequential: ClassVar[bool] = True
@@ -94,8 +97,8 @@ class AlgorithmOne:
     def init(self) -> dict[str, np.ndarray]:
         """Return the weights and the memory of the last epoch, and sums over no rows."""
         return {
-            "weights": np.array(self.weights),
-            "memory": np.array(self.memory),
+            "weights": self._turned(self.weights),
+            "memory": self._turned(self.memory),
             "agreement": np.zeros(()),
             "square": np.zeros(()),
             "uses": np.zeros(len(self.weights), np.int64),
@@ -104,8 +107,8 @@ class AlgorithmOne:
 
     def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
         """Learn from the rows of one block."""
-        for rows in self.front.tiles(block.vectors, np.float64):
-            start = 0
+        for tile in self.front.tiles(block.vectors, np.float64):
+            rows, start = self._turned(tile), 0
             while start < len(rows):
                 room = self.batch_size - int(state["count"]) % self.batch_size
                 self._learn(state, rows[start : start + room])
@@ -117,8 +120,14 @@ class AlgorithmOne:
         raise TypeError("Algorithm 1 is sequential: its states cannot be merged")
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the state as it is."""
-        return state
+        """Return the state in the coordinates that weights and memory came in."""
+        if self.basis is None:
+            return state
+        turned = {key: np.ascontiguousarray(state[key] @ self.basis.T) for key in ("weights", "memory")}
+        return {**state, **turned}
+
+    def _turned(self, rows: np.ndarray) -> np.ndarray:
+        return np.array(rows) if self.basis is None else rows @ self.basis
 
     def _learn(self, state: dict[str, np.ndarray], rows: np.ndarray) -> None:
         """Add rows of one batch; at its end solve the Procrustes problem."""
@@ -130,4 +139,4 @@ class AlgorithmOne:
         state["uses"] += np.bincount(active.ravel(), minlength=len(state["uses"]))
         state["count"] += len(rows)
         if int(state["count"]) % self.batch_size == 0:
-            state["weights"] = polar(state["memory"], self.basis)
+            state["weights"] = polar(state["memory"])

@@ -53,7 +53,8 @@ def steps_of(method: POSH, X: np.ndarray, state: RoundState) -> Iterator[tuple[s
             part = X[start : start + method.batch_size]
             sums = accumulator.update(sums, Block(np.arange(len(part)), part))
             if len(part) == method.batch_size:
-                yield "step", sums["weights"].copy(), sums["memory"].copy()
+                now = accumulator.finalize(sums)
+                yield "step", now["weights"].copy(), now["memory"].copy()
         state = method.advance(state, accumulator.finalize(sums))
         yield "epoch", state.arrays["weights"], state.arrays["memory"]
 
