@@ -1,0 +1,135 @@
+"""What `docs/degenerate_data.md` says of data without variance, without rows, or out of range."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import bitfleet as bf
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ESTIMATORS = {
+    "lsh": bf.LSH(n_bits=16, random_state=0),
+    "itq": bf.ITQ(n_bits=16, n_iter=3, random_state=0),
+    "fruit_fly": bf.FruitFly(n_bits=16, n_active=4, random_state=0),
+    "posh": bf.POSH(n_bits=16, n_active=4, n_epochs=2, random_state=0),
+    "posh union": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="union", random_state=0),
+    "posh paper": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="paper", batch_size=8, random_state=0),
+}
+DTYPES = ["float32", "float64"]
+
+
+@pytest.fixture(params=ESTIMATORS)
+def estimator(request: pytest.FixtureRequest) -> Any:
+    return clone(ESTIMATORS[request.param])
+
+
+def checked(estimator: Any, rows: np.ndarray) -> np.ndarray:
+    """Fit, check that no NaN comes of it anywhere, and return the codes as bits."""
+    fitted = estimator.fit(rows)
+    assert all(np.isfinite(array).all() for array in fitted.model_.state.arrays.values())
+    numbers = [value for value in fitted.model_.state.scalars.values() if isinstance(value, float)]
+    assert np.isfinite(numbers).all()
+    bits = fitted.transform(rows)
+    assert bits.shape == (len(rows), 16)
+    assert set(np.unique(bits)) <= {0, 1}
+    if hasattr(estimator, "n_active"):
+        assert (bits.sum(axis=1) == 4).all()
+    labels = np.arange(len(rows)) % 2
+    metrics = ("map@5", "map_min@5", "precision@5", "recall1@1")
+    found = bf.evaluate(fitted, (rows, labels), (rows[:3], labels[:3]), metrics)
+    assert np.isfinite(found["value"].values).all()
+    assert np.isfinite(found["per_query"].values).all()
+    return bits
+
+
+def of_the_mean(estimator: Any) -> list[int]:
+    """The code of a row that is the mean."""
+    return [1] * 4 + [0] * 12 if hasattr(estimator, "n_active") else [1] * 16
+
+
+def ordinary(dtype: str, n_features: int = 10) -> np.ndarray:
+    return np.random.default_rng(2).normal(size=(40, n_features)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_features_that_are_constant(estimator: Any, dtype: str) -> None:
+    rows = ordinary(dtype)
+    rows[:, [0, 4, 9]] = 0.1
+    assert len(np.unique(checked(estimator, rows), axis=0)) > 20
+    for value in (0.0, 0.1, 1e30):
+        bits = checked(estimator, np.full((40, 10), value, dtype))
+        np.testing.assert_array_equal(bits, [of_the_mean(estimator)] * 40)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_repeat_or_are_zero(estimator: Any, dtype: str) -> None:
+    bits = checked(estimator, np.repeat(ordinary(dtype)[:2], 20, axis=0))
+    np.testing.assert_array_equal(bits, np.repeat(bits[[0, 20]], 20, axis=0))
+    assert (bits[0] != bits[20]).any()
+    rows = ordinary(dtype)
+    rows[::3] = 0
+    assert len(np.unique(checked(estimator, rows)[::3], axis=0)) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_rows(estimator: Any, dtype: str) -> None:
+    if getattr(estimator, "schedule", "") == "paper":
+        for n_rows in (1, 5):
+            with pytest.raises(ValueError, match=f"learns after every 8 rows, but there are {n_rows}; take"):
+                estimator.fit(ordinary(dtype)[:n_rows])
+        estimator.set_params(batch_size=1)
+    assert len(np.unique(checked(estimator, ordinary(dtype)[:5]), axis=0)) > 1
+    assert checked(estimator, ordinary(dtype)[:1]).tolist() == [of_the_mean(estimator)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_and_many_features(estimator: Any, dtype: str) -> None:
+    assert len(np.unique(checked(estimator, ordinary(dtype, 3)), axis=0)) > 7
+    assert len(np.unique(checked(estimator, ordinary(dtype, 50)), axis=0)) > 15
+    components = estimator.model_.state.arrays.get("components")
+    if isinstance(estimator, bf.LSH):
+        assert components is None
+    else:
+        assert components.shape == (50, 4 if hasattr(estimator, "n_active") else 16)
+    one = ordinary(dtype, 1)
+    bits = checked(estimator, one)
+    sides = one[:, 0] > one.mean()
+    for side in (sides, ~sides):  # all that a linear code can see of one number is its side of the mean
+        assert len(np.unique(bits[side], axis=0)) == 1
+
+
+def test_numbers_near_the_limits(estimator: Any) -> None:
+    rows = ordinary("float64")
+    expected = checked(estimator, rows)
+    for exponent in (-200, 200) if getattr(estimator, "schedule", "") != "paper" else ():  # its M starts as W
+        np.testing.assert_array_equal(checked(estimator, np.ldexp(rows, exponent)), expected)
+    checked(estimator, np.ldexp(rows, -900))  # squares are zero
+    huge = np.ldexp(rows, 700)
+    if isinstance(estimator, bf.LSH | bf.FruitFly):
+        checked(estimator, huge)
+    else:
+        with pytest.raises(ValueError, match="the covariance overflows float64; rescale the vectors"):
+            estimator.fit(huge)
+
+
+def test_no_rows_and_no_features(estimator: Any, tmp_path: Path) -> None:
+    rows = ordinary("float32")
+    with pytest.raises(ValueError, match="0 sample"):
+        estimator.fit(rows[:0])
+    with pytest.raises(ValueError, match="0 feature"):
+        estimator.fit(rows[:, :0])
+    params = {k: v for k, v in estimator.get_params().items() if k != "random_state"}
+    with pytest.raises(bf.ConfigError, match="at least one row of at least one feature, got 0 rows of 10"):
+        bf.train(rows[:0], tmp_path / "run", estimator._method, **params)
+    assert not (tmp_path / "run" / "config.json").exists()
+    model = estimator.fit(rows).model_
+    assert model.encode(rows[:0]).shape == (0, 2)
+    assert bf.encode(model, rows[:0], tmp_path / "codes.zarr").n_rows == 0
+    for pair in ((rows[:0], rows), (rows, rows[:0])):
+        with pytest.raises(bf.ConfigError, match="have no rows: there is nothing to evaluate"):
+            bf.evaluate(model, *pair, "recall@5")
