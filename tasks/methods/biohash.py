@@ -184,8 +184,9 @@ class Competition:
         for tile in self.front.tiles(block.vectors[self.order(block)], np.float64):
             rows = np.concatenate([waiting, tile])
             full = len(rows) // self.batch_size * self.batch_size
-            for start in range(0, full, self.batch_size):
-                self._learn(state, rows[start : start + self.batch_size])
+            with np.errstate(over="ignore", invalid="ignore"):  # `finalize` refuses what comes of it
+                for start in range(0, full, self.batch_size):
+                    self._learn(state, rows[start : start + self.batch_size])
             waiting = rows[full:]
         state["waiting"] = waiting
         return state
