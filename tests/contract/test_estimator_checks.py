@@ -20,10 +20,14 @@ ESTIMATORS = [
     bf.FruitFly(),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),
+    bf.BioHash(),
     bf.BioHash(n_bits=8, n_active=2, n_epochs=2),
+    bf.SphericalHash(),
     bf.SphericalHash(n_bits=8, n_active=2, n_epochs=2, dead_units="reseed"),
     bf.POSH(),
     bf.POSH(n_bits=8, n_active=2, n_epochs=2),
+    bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="union"),
+    bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="paper", batch_size=1),
     bf.BOSL(n_bits=8, n_active=2, n_iter=2),
 ]
 

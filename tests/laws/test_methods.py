@@ -116,8 +116,8 @@ def test_a_code_is_a_function_of_its_row(name: str, parameters: dict, dtype: str
     encoder = method.encoder(train(method, X, block_rows=400))
     X[5] = X[6] = X[1100]
     whole = encoder.encode(X)
-    for size in (1, 2, 7, 1000):
-        for offset in (0, 3):
+    for size, offsets in ((1, [0]), (2, [0, 1]), (7, range(7)), (1000, [0, 1, 203, 999])):
+        for offset in offsets:
             cuts = np.arange(offset, len(X), size)
             np.testing.assert_array_equal(
                 np.concatenate([encoder.encode(p) for p in np.split(X, cuts)]), whole
@@ -146,10 +146,13 @@ def degenerate() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("what", degenerate())
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("name", METHODS)
-def test_degenerate_data_gives_codes(name: str, center: bool, what: str) -> None:
-    method, X = build(name, center=center), degenerate()[what]
+@pytest.mark.parametrize(("center", "dtype"), [(True, "float32"), (False, "float32"), (True, "float64")])
+@pytest.mark.parametrize(
+    ("name", "schedule"), [*((name, "auto") for name in METHODS), ("posh", "union"), ("posh", "paper")]
+)
+def test_degenerate_data_gives_codes(name: str, schedule: str, center: bool, dtype: str, what: str) -> None:
+    own = {"batch_size": 1} if schedule == "paper" else {}
+    method, X = build(name, center=center, schedule=schedule, **own), degenerate()[what].astype(dtype)
     state = train(method, X)
     assert all(np.isfinite(array).all() for array in state.arrays.values())
     json.dumps(dict(state.scalars), allow_nan=False)
