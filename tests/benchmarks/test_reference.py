@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from bitfleet.tasks.methods.posh import POSH
+from bitfleet.tasks.methods.spherical_hash import SphericalHash
 from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan
 from bitfleet.tasks.random import stream
 from threadpoolctl import threadpool_limits
@@ -61,3 +62,27 @@ def test_posh_equals_algorithm_1_on_digits(root: Path, digits: np.ndarray) -> No
     expected_bits = np.sort(np.argsort(-scores, axis=1)[:, :32], axis=1)
     assert method.rounds(state, LeafPlan(n, n)) == 2
     np.testing.assert_array_equal(method.encoder(learned).active(digits), expected_bits)
+
+
+def test_spherical_hash_equals_algorithm_2_on_digits(root: Path, digits: np.ndarray) -> None:
+    """Two epochs, the sums after every mini-batch and the centres after every epoch."""
+    X = digits.astype(np.float64)
+    n, d = X.shape
+    method = SphericalHash(n_bits=512, n_active=32, n_epochs=2)
+    state = method.start(DataInfo(n, d, "float64"), 3)
+    moments = method.accumulator(state)
+    state = method.advance(state, moments.finalize(moments.update(moments.init(), Block(np.arange(n), X))))
+    drawn = stream(3, "spherical_hash.weights").standard_normal((512, d))
+    steps = reference(root, "spherical")(X - state.arrays["mean"], drawn, n_epochs=2, batch_size=BATCH)
+    for _ in range(2):
+        accumulator = method.accumulator(state)
+        sums = accumulator.init()
+        for first in range(0, n, BATCH):
+            rows = np.arange(first, first + BATCH)
+            sums = accumulator.update(sums, Block(rows, X[rows]))
+            weights, total = next(steps)
+            np.testing.assert_allclose(sums["total"], total, rtol=0, atol=1e-12)
+        state = method.advance(state, accumulator.finalize(sums))
+        np.testing.assert_allclose(state.arrays["weights"], weights, rtol=0, atol=1e-12)
+    assert method.done(state)
+    assert state.scalars["n_dead_units"] == np.count_nonzero(~weights.any(axis=1)) > 0
