@@ -1,4 +1,4 @@
-"""What people see while a run goes on: a live bar on a terminal, one line a round in a log.
+"""What people see while a run goes on: a live bar on a terminal, a line a round or a second in a log.
 
 Everything is written to standard error, so that standard output stays free for results.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from .train import Event, RoundCommitted, RunFinished, RunStarted
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Scalars whose names begin like this are what a person follows.
 FOLLOWED = ("objective", "loss")
+#: Seconds between the lines of a log; the first two rounds and the last always have one.
+BETWEEN_LINES = 1.0
 
 
 class Reporter(Protocol):
@@ -81,6 +84,11 @@ def followed(scalars: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def number(value: float) -> str:
+    """Return six figures or more, without an exponent where it would hide what changes."""
+    return f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:,.6g}"
+
+
 class SilentReporter:
     """Shows nothing."""
 
@@ -98,13 +106,23 @@ class SilentReporter:
 
 
 class LineReporter(SilentReporter):
-    """Writes one line an event; what a log file or a batch job wants."""
+    """Writes a line an event, leaving out rounds that follow too fast; what a log or a batch job wants."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
+        self._clock = clock
+        self._rounds = 0  # lines of rounds since the run began
+        self._next = 0.0  # when the next round may have its line
 
     def __call__(self, event: Event) -> None:
         """Write the event as one line."""
+        if isinstance(event, RoundCommitted):
+            if self._rounds >= 2 and event.round != event.rounds and self._clock() < self._next:
+                return
+            self._rounds += 1
+            self._next = self._clock() + BETWEEN_LINES
+        else:
+            self._rounds = 0
         self.note(describe(event))
 
     def note(self, text: str) -> None:
@@ -161,7 +179,8 @@ class TerminalReporter(SilentReporter):
 
 
 def _shown(scalars: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {value:.6g}" for name, value in followed(scalars).items()]
+    """Return what is told of a round: objective or loss, without the parts such as ``loss_codes``."""
+    return [f"{name} {number(value)}" for name, value in followed(scalars).items() if name in FOLLOWED]
 
 
 def _count(number: int, noun: str) -> str:

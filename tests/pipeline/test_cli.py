@@ -112,7 +112,7 @@ def test_people_read_standard_error(data: Path) -> None:
     assert result.stdout == ""
     lines = result.stderr.splitlines()
     assert lines[0] == "itq: 500 rows of 24 features in 1 block"
-    assert re.fullmatch(r"round 2/4  loss_codes [\d.]+  loss [\d.]+  [\d.]+ s", lines[2])
+    assert re.fullmatch(r"round 2/4  loss [\d.]+  [\d.]+ s", lines[2])
     assert cli("train", data / "x.zarr", data / "other", *TRAIN, "--quiet").stderr == ""
 
 

@@ -13,6 +13,7 @@ from bitfleet.pipeline.progress import (
     describe,
     followed,
     make_reporter,
+    number,
 )
 from bitfleet.pipeline.train import Event, RoundCommitted, RunFinished, RunStarted
 
@@ -42,6 +43,29 @@ def test_lines() -> None:
         "round 2/2  loss 11  0.25 s",
         "finished after round 2, model abababababab",
         "that is all",
+    ]
+
+
+def test_rounds_that_follow_fast_share_a_line() -> None:
+    stream = io.StringIO()
+    now = 0.0
+    reporter = LineReporter(stream, clock=lambda: now)
+    reporter(RunStarted("itq", 5, 2, 1, None, 8))
+    for round, now in enumerate([0.0, 0.1, 0.5, 1.0, 1.2, 2.0, 2.1, 2.15], 1):  # noqa: B007
+        reporter(RoundCommitted(round, 8, {}, 0.0))
+    told = [line.split()[1] for line in stream.getvalue().splitlines()[1:]]
+    assert told == ["1/8", "2/8", "5/8", "8/8"]
+
+
+def test_large_numbers_show_what_changes() -> None:
+    text = describe(RoundCommitted(1, 2, {"objective": 3413467.3, "objective_codes": 3413600.0}, 1.0))
+    assert text == "round 1/2  objective 3,413,467  1.00 s"
+    assert [number(x) for x in (0.000123456, 12.5, 123456.7, 2.5e20, -4e6)] == [
+        "0.000123456",
+        "12.5",
+        "123,457",
+        "2.5e+20",
+        "-4,000,000",
     ]
 
 
