@@ -83,6 +83,11 @@ class EvaluateTable(_Table):
     data: str | None = None
     refine: int | None = Field(default=None, ge=1)
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
 
 class Job(_Table):
     """A whole job file; paths are resolved, the method is built by `build_method`."""
@@ -168,6 +173,8 @@ def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Jo
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"expected a job file, but {path} does not exist") from None
+    except IsADirectoryError:
+        raise ConfigError(f"expected a job file (TOML), but {path} is a folder") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     for key, value in (overrides or {}).items():

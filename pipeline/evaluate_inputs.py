@@ -91,10 +91,11 @@ def check_fit(model: Model, database: Rows, queries: Rows, asked: tuple[Metric, 
     wanting = [metric.name for metric in asked if metric.needs_labels]
     if not wanting:
         return
+    need = "needs" if len(wanting) == 1 else "need"
     for rows, name in ((database, "data"), (queries, "queries")):
         if rows.labels is None:
             raise ConfigError(
-                f"{', '.join(wanting)} need labels and the {name} have none; "
+                f"{', '.join(wanting)} {need} labels and the {name} have none; "
                 "give labels (ingest --labels, or a pair (vectors, labels)) or ask for recall alone"
             )
     assert queries.labels is not None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ABSENT = "(absent)"
+_METHOD = "method.name"
 
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,5 +42,7 @@ def differences(
 
 
 def describe(found: list[tuple[str, Any, Any]], indent: str = "  ") -> str:
-    """Return differences as lines of text."""
+    """Return differences as lines of text; of another method the name alone, not its parameters."""
+    if any(name == _METHOD for name, _, _ in found):
+        found = [one for one in found if one[0] == _METHOD or not one[0].startswith("method.")]
     return "\n".join(f"{indent}{name}: stored {left!r}, given {right!r}" for name, left, right in found)

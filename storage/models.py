@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .digest import array_digest, canonical_json, json_digest
-from .errors import CorruptObject, DestinationExists, StorageError
+from .errors import CorruptObject, DataRefused, DestinationExists, StorageError
 from .files import make_folder, remove
 from .identity import as_json
 from .manifest import check_array_name
@@ -95,11 +95,16 @@ def load_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     ------
     CorruptObject
         If anything is missing or has changed.
+    DataRefused
+        If it is a dataset or codes.
     UnsafeObject
         If anything is stored in a way that is not accepted.
     """
     path = Path(path)
-    stored = read_group(path).get(_ATTRIBUTE)
+    attributes = read_group(path)
+    stored = attributes.get(_ATTRIBUTE)
+    if stored is None and (other := attributes.get("bitfleet_format")) in ("dataset", "codes"):
+        raise DataRefused(f"{path} is a {other}, expected a model or a finished run; are the paths in order?")
     if not isinstance(stored, dict):
         raise CorruptObject(f"{path} is no bitfleet model: its group has no attribute {_ATTRIBUTE!r}")
     if stored.get("format_version") != FORMAT_VERSION:

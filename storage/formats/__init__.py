@@ -107,4 +107,7 @@ def detect_format(path: Path) -> str:
         if head.startswith(magic):
             return name
     known = ", ".join(sorted(_SUFFIXES))
-    raise DataRefused(f"{path}: of no known format; known are {known}, and IDX with or without gzip")
+    raise DataRefused(
+        f"{path}: of no known format; known are {known}, and IDX with or without gzip; "
+        "text such as CSV is read by numpy.loadtxt and saved by numpy.save first"
+    )

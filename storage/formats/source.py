@@ -98,7 +98,9 @@ def choose_arrays(
         named = [name for name in VECTOR_NAMES if len(shapes.get(name, ())) >= 2]
         wide = [name for name, shape in shapes.items() if len(shape) >= 2]
         if not named and len(wide) != 1:
-            raise DataRefused(f"{where}: name the array of vectors (vectors=...); there are: {listing}")
+            raise DataRefused(
+                f"{where}: name the array of vectors (--vectors NAME, vectors=NAME); there are: {listing}"
+            )
         vectors = (named or wide)[0]
     n_rows = shapes[vectors][:1]
     if labels is None:

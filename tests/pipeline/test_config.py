@@ -107,9 +107,14 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
 def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_job(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="is a folder"):
+        load_job(tmp_path)
 
 
 def test_overrides_replace_what_the_file_says(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, JOB), {"evaluate.metrics": "map@10, recall@5", "evaluate.queries": "q"})
+    assert job.evaluate is not None
+    assert job.evaluate.metrics == ("map@10", "recall@5")
     job = load_job(write(tmp_path, JOB), {"method.n_bits": 8, "run.seed": 9, "evaluate.queries": "q"})
     assert job.build_method() == ITQ(n_bits=8)
     assert job.run.seed == 9

@@ -14,6 +14,7 @@ import pytest
 from bitfleet.storage.checkpoints import Checkpoints, MemoryCheckpoints
 from bitfleet.storage.clean import clean_run
 from bitfleet.storage.errors import CorruptObject, IdentityMismatch, ManifestConflict, StorageError
+from bitfleet.storage.identity import describe, differences
 from bitfleet.storage.objects import LocalObjects
 from bitfleet.storage.run import RunDirectory
 from bitfleet.storage.verify import verify_run
@@ -235,6 +236,14 @@ def test_each_field_that_differs_is_named(driver, tmp_path):
     assert "fan_in: stored 8, given 4" in str(caught.value)
     assert "new: stored '(absent)', given 1" in str(caught.value)
     assert "environment" not in str(caught.value)
+
+
+def test_of_another_method_only_the_name_is_told():
+    found = differences({"method": {"name": "a", "x": 1}, "seed": 0}, {"method": {"name": "b"}, "seed": 1})
+    assert describe(list(found)) == "  method.name: stored 'a', given 'b'\n  seed: stored 0, given 1"
+    assert "method.x: stored 1, given 2" in describe(
+        list(differences({"method": {"x": 1}}, {"method": {"x": 2}}))
+    )
 
 
 def test_another_environment_is_allowed_only_explicitly(driver, tmp_path):

@@ -398,6 +398,9 @@ def test_zarr_format_2_is_refused(tmp_path, x):
 def test_unknown_files_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("1 2 3")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "a.csv").write_text("1,2,3")
+    with pytest.raises(DataRefused, match=r"CSV is read by numpy\.loadtxt and saved by numpy\.save"):
+        formats.open_source(tmp_path / "a.csv")
     for name, message in {"a.txt": "no known format", "folder": "Zarr metadata", "b.npy": "no such"}.items():
         with pytest.raises(DataRefused, match=message):
             formats.open_source(tmp_path / name)

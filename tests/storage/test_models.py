@@ -9,7 +9,8 @@ import threading
 import numpy as np
 import pytest
 import zarr
-from bitfleet.storage.errors import CorruptObject, DestinationExists, StorageError, UnsafeObject
+from bitfleet.storage.errors import CorruptObject, DataRefused, DestinationExists, StorageError, UnsafeObject
+from bitfleet.storage.ingest import ingest
 from bitfleet.storage.models import load_model, model_digest, save_model
 
 HEADER = {"method": {"name": "itq", "n_bits": 16, "scale": 0.1}, "n_features": 8, "data": "d" * 64}
@@ -214,3 +215,10 @@ def test_what_is_no_model_is_an_error(tmp_path):
     zarr.create_group(str(tmp_path / "group"), zarr_format=3)
     with pytest.raises(CorruptObject, match="is no bitfleet model"):
         load_model(tmp_path / "group")
+
+
+def test_a_dataset_in_place_of_a_model_is_told_so(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((3, 2), np.float32))
+    ingest(tmp_path / "x.npy", tmp_path / "x.zarr")
+    with pytest.raises(DataRefused, match=r"is a dataset, expected a model or a finished run"):
+        load_model(tmp_path / "x.zarr")
