@@ -50,7 +50,9 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "posh": ("posh", {}),
     "posh_paper_1_epoch": ("posh", {"schedule": "paper", "n_epochs": 1}),
     "posh_pca64": ("posh", {"n_components": 64}),
+    "posh_pca64_20_epochs": ("posh", {"n_components": 64, "n_epochs": 20}),
     "posh_pca64_union": ("posh", {"n_components": 64, "schedule": "union"}),
+    "posh_pca64_union_20_epochs": ("posh", {"n_components": 64, "schedule": "union", "n_epochs": 20}),
 }
 #: rows whose training does not look at n_active: one training serves all lengths
 SHARED = {"biohash", "spherical_hash", "fruit_fly", "fruit_fly_orthogonal"}
@@ -71,8 +73,9 @@ class Cell:
         Code length D of sparse methods.
     trial : int
         Draws the split, the training rows and the start.
-    measure : {"1000", "full", "refined"}
-        MAP@1000 and Precision@1000; MAP over all targets; MAP@100 with and without candidate refinement.
+    measure : {"1000", "full", "refined", "recall"}
+        MAP@1000 and Precision@1000; MAP over all targets; MAP@100 with and without candidate refinement;
+        how many of the 10 true neighbours are among the first 10 and 100.
     """
 
     data: str
@@ -183,6 +186,8 @@ def _measures(cell: Cell, trial: Trial, model: Model) -> dict[str, float]:
     if cell.measure == "refined":
         return _refined(trial, model)
     metrics = ("map@1000", "precision@1000")
+    if cell.measure == "recall":
+        metrics = ("recall10@10", "recall10@100")
     if cell.measure == "full":
         metrics = (f"map@{len(trial.targets[1])}",)
     result = evaluate(model, trial.targets, trial.queries, metrics, seed=trial.seed)

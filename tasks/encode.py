@@ -14,8 +14,8 @@ d u)``, the float64 score itself far less than u, hence::
 
 Rows and columns are first brought to ordinary size by powers of two, which change no sign and no order;
 gradual or flushed underflow (2⁻¹²⁶ a term) then disappears in the 16, and nothing overflows. If ``P = V
-W`` goes through few dimensions, the product runs as ``(c V) W``; then d + r takes the place of d and
-``‖ |V| |W_j| ‖`` that of ‖P_j‖.
+W`` goes through few dimensions, the product runs as ``(c V) W``, and ``c V`` as the sum of p products of
+d / p features; then ``d / p + p + r`` takes the place of d and ``‖ |V| |W_j| ‖`` that of ‖P_j‖.
 
 No BLAS has a say in a code, so a saved model gives the same codes on every machine with IEEE arithmetic.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TILE_ROWS = 2048
+_PART_FEATURES = 200  # about so many features at a time, where products are short anyway
 _SLACK = 16
 _FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
 _WORST_DETOUR = 1000.0  # factors that cancel more than this leave too much to recompute
@@ -145,12 +146,24 @@ class ProjectionEncoder:
         height = min(TILE_ROWS, len(vectors))
         buffers = [np.empty((height, len(matrix)), matrix.dtype) for matrix in matrices]
         buffers.append(np.empty((height, self.n_bits), matrices[0].dtype))
+        parts = np.empty((len(self._plan.parts), *buffers[1].shape), matrices[0].dtype)
         for start in range(0, len(vectors), TILE_ROWS):
             tile = self._tile(vectors[start : start + TILE_ROWS], start, buffers[0])
-            outputs = [buffer[: len(tile.vectors)] for buffer in buffers]
-            for before, matrix, after in zip(outputs, matrices, outputs[1:], strict=False):
-                np.matmul(before, matrix, out=after)
+            rounded, *outputs = [buffer[: len(tile.vectors)] for buffer in buffers]
+            self._product(rounded, outputs, parts[:, : len(rounded)])
             yield tile, outputs[-1]
+
+    def _product(self, rounded: np.ndarray, outputs: list[np.ndarray], parts: np.ndarray) -> None:
+        """Multiply the rows with each matrix in turn, with the first of factors in parts."""
+        first, *others = self._plan.matrices
+        if len(parts):
+            for features, part in zip(self._plan.parts, parts, strict=True):
+                np.matmul(rounded[:, features], first[features], out=part)
+            np.add.reduce(parts, axis=0, out=outputs[0])
+        else:
+            np.matmul(rounded, first, out=outputs[0])
+        for before, matrix, after in zip(outputs, others, outputs[1:], strict=False):
+            np.matmul(before, matrix, out=after)
 
     def _tile(self, vectors: np.ndarray, start: int, rounded: np.ndarray) -> _Tile:
         """Write the rows minus the mean to ``rounded``, extreme rows brought to size."""
@@ -192,8 +205,13 @@ class ProjectionEncoder:
         if len(unsure):
             margins = 2 * error * tile.lengths[unsure]
             bounds = np.column_stack([brackets[:, 0] - margins, brackets[:, 1] + margins])
-            padded = tile.centred(unsure)
-            decide_winners(scores, unsure, bounds, padded, self._plan.columns, self.n_active, packed)
+            vectors, mean, rows = tile.vectors, tile.mean, unsure
+            if tile.exponents.any():
+                vectors, mean = tile.centred(unsure), np.zeros(self._plan.columns.shape[1])
+                rows = np.arange(len(unsure))
+            decide_winners(
+                scores, unsure, bounds, (vectors, mean, rows), self._plan.columns, self.n_active, packed
+            )
 
     def _exact_scores(self, tile: _Tile, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the exact scores of a tile's rows, ascending, for these columns."""
@@ -220,6 +238,7 @@ class _Tile(NamedTuple):
 class _Plan(NamedTuple):
     columns: np.ndarray  # (b, width) float64, the scaled projection, one contiguous zero-padded row per bit
     matrices: tuple[np.ndarray, ...]  # factors of the fast product
+    parts: tuple[slice, ...]  # features that the first of two factors takes at a time; none: all at once
     lengths: np.ndarray  # (b,) bounds ‖P_j‖ or ‖ |V| |W_j| ‖
     relative_error: float
 
@@ -237,16 +256,25 @@ def _plan(
     terms = n_features
     matrices: tuple[np.ndarray, ...] = (scaled,)
     lengths = np.linalg.norm(scaled, axis=0)
+    parts: tuple[slice, ...] = ()
     if factors is not None and factors[1].shape[0] * (n_features + n_bits) < n_features * n_bits:
         first, second = factors[0], np.ldexp(factors[1], -exponents)
         detour = np.linalg.norm(np.abs(first) @ np.abs(second), axis=0)
         if detour.max() < _WORST_DETOUR * lengths.max():
             matrices, lengths = (first, second), detour
-            terms += first.shape[1]
+            parts = _parts(n_features)
+            terms = parts[0].stop + len(parts) + first.shape[1]
     single = terms <= _FLOAT32_FEATURES
     matrices = tuple(np.ascontiguousarray(m, np.float32 if single else np.float64) for m in matrices)
     roundings = (terms + _SLACK) * (2.0**-24 if single else 2.0**-52)
-    return _Plan(columns, matrices, lengths, roundings / (1 - roundings) * (1 + 2.0**-20))
+    return _Plan(columns, matrices, parts, lengths, roundings / (1 - roundings) * (1 + 2.0**-20))
+
+
+def _parts(n_features: int) -> tuple[slice, ...]:
+    """Cut the features into near equal parts, the first of them the largest."""
+    n_parts = max(1, round(n_features / _PART_FEATURES))
+    width = -(-n_features // n_parts)
+    return tuple(slice(i, min(i + width, n_features)) for i in range(0, n_features, width))
 
 
 def _check_factors(

@@ -192,8 +192,24 @@ def exact_scores(rows_matrix, columns_matrix, rows, columns, out):  # type: igno
         out[p] = _dot(rows_matrix[rows[p]], columns_matrix[columns[p]], lanes)
 
 
+@jit(inline="always")
+def _dot_centred(x, mean, w, lanes):  # type: ignore[no-untyped-def]
+    """``_dot`` of ``x - mean``; lanes that begin with +0 stay what they are when zeros are added."""
+    lanes[:] = 0.0
+    whole = x.shape[0] - x.shape[0] % 8
+    for k in range(0, whole, 8):
+        for lane in range(8):
+            lanes[lane] += (np.float64(x[k + lane]) - mean[k + lane]) * w[k + lane]
+    for k in range(whole, x.shape[0]):
+        lanes[k - whole] += (np.float64(x[k]) - mean[k]) * w[k]
+    left = (lanes[0] + lanes[4]) + (lanes[2] + lanes[6])
+    return left + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+
+
 @jit
-def decide_winners(scores, rows, bounds, padded, columns, n_active, packed):  # type: ignore[no-untyped-def]
+def decide_winners(  # type: ignore[no-untyped-def]
+    scores, rows, bounds, vectors, mean, places, columns, n_active, packed
+):
     """Pack what is above bounds[p, 1], then the best by exact score of what is above bounds[p, 0]."""
     n_bits = scores.shape[1]
     possible = np.empty(packed.shape[1], np.uint8)
@@ -209,7 +225,7 @@ def decide_winners(scores, rows, bounds, padded, columns, n_active, packed):  # 
                 for j in range(8 * byte, min(8 * byte + 8, n_bits)):
                     if bounds[p, 0] < values[j] <= bounds[p, 1]:
                         candidates[found] = j
-                        exact[found] = _dot(padded[p], columns[j], lanes)
+                        exact[found] = _dot_centred(vectors[places[p]], mean, columns[j], lanes)
                         found += 1
         for _ in range(min(found, n_active - _count_above(values, bounds[p, 1]))):
             best = 0

@@ -122,7 +122,7 @@ def decide_winners(
     scores: np.ndarray,
     rows: np.ndarray,
     bounds: np.ndarray,
-    padded: np.ndarray,
+    centred: tuple[np.ndarray, np.ndarray, np.ndarray],
     columns: np.ndarray,
     n_active: int,
     packed: np.ndarray,
@@ -135,8 +135,8 @@ def decide_winners(
     rows : ndarray of int64, shape (u,)
     bounds : ndarray of float64, shape (u, 2)
         What is below the first is no winner, what is above the second is one.
-    padded : ndarray of float64, shape (u, width)
-        These rows from `centred_rows`.
+    centred : tuple of vectors (k, d), mean (d,) and places (u,)
+        The vector of unsure row p is ``vectors[places[p]] - mean``.
     columns : ndarray of float64, shape (b, width)
         What exact scores are taken with; among equal ones the smallest index wins.
     n_active : int
@@ -150,23 +150,26 @@ def decide_winners(
     limits = np.column_stack([np.where(low < bounds[:, 0], low, np.nextafter(low, -np.inf)), high])
     limits = np.ascontiguousarray(limits, scores.dtype)
     if loops() is None:
-        decide_winners_reference(scores, rows, limits, padded, columns, n_active, packed)
+        decide_winners_reference(scores, rows, limits, centred, columns, n_active, packed)
         return
     from . import compiled_encode
 
-    compiled_encode.decide_winners(scores, rows, limits, padded, columns, n_active, packed)
+    compiled_encode.decide_winners(scores, rows, limits, *centred, columns, n_active, packed)
 
 
 def decide_winners_reference(
     scores: np.ndarray,
     rows: np.ndarray,
     limits: np.ndarray,
-    padded: np.ndarray,
+    centred: tuple[np.ndarray, np.ndarray, np.ndarray],
     columns: np.ndarray,
     n_active: int,
     packed: np.ndarray,
 ) -> None:
     """Do the same row by row, with limits in the scores' type: candidates are in (low, high]."""
+    vectors, mean, places = centred
+    padded = np.zeros((len(rows), columns.shape[1]))
+    padded[:, : len(mean)] = vectors[places].astype(np.float64) - mean
     for row, (low, high), vector in zip(rows, limits, padded, strict=True):
         values = scores[row]
         candidates = np.flatnonzero((values > low) & (values <= high))

@@ -84,23 +84,26 @@ def test_winners_decided_by_exact_scores(case: tuple[np.ndarray, int], seed: int
     margins = rng.choice([0.0, 0.5, 1e31], size=(m, 1)) * [-1, 1]
     rows = np.flatnonzero(rng.random(m) < 0.8)
     bounds = (wta.bracket_reference(scores, n_active) + margins)[rows]
-    padded = rng.integers(-2, 3, (len(rows), 8)).astype(float)
-    columns = rng.integers(-2, 3, (b, 8)).astype(float)
+    d = int(rng.integers(1, 20))
+    vectors, mean = rng.integers(-2, 3, (m, d)).astype(np.float32), rng.integers(-2, 3, d).astype(float)
+    columns = np.zeros((b, exact.padded_width(d)))
+    columns[:, :d] = rng.integers(-2, 3, (b, d))
+    centred = vectors, mean, rng.permutation(m)[: len(rows)]
     packed = rng.integers(0, 256, (m, pack.packed_width(b))).astype(np.uint8)
     before = packed.copy()
-    fast.decide_winners(scores, rows, bounds, padded, columns, n_active, packed)
+    fast.decide_winners(scores, rows, bounds, centred, columns, n_active, packed)
     low = np.nextafter(bounds[:, 0].astype(scores.dtype), scores.dtype.type(-np.inf))
     limits = np.column_stack([low, bounds[:, 1].astype(scores.dtype)])
     for p, row in enumerate(rows):
-        exact = padded[p] @ columns.T
+        decided = (vectors[centred[2][p]] - mean) @ columns[:, :d].T
         above, below = scores[row] > bounds[p, 1], scores[row] < limits[p, 0]
-        settled = np.where(above, np.inf, np.where(below, -np.inf, exact))
+        settled = np.where(above, np.inf, np.where(below, -np.inf, decided))
         bits = pack.unpack_bits(packed[row], b)
         assert np.flatnonzero(bits).tolist() == brute_force(settled, n_active)
     untouched = np.setdiff1d(np.arange(m), rows)
     np.testing.assert_array_equal(packed[untouched], before[untouched])
     if (limits[:, 1] >= bounds[:, 1]).all():
-        fast.decide_winners_reference(scores, rows, limits, padded, columns, n_active, before)
+        fast.decide_winners_reference(scores, rows, limits, centred, columns, n_active, before)
         np.testing.assert_array_equal(packed, before)
 
 
