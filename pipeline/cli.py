@@ -31,9 +31,14 @@ app = typer.Typer(
 
 Data = Annotated[Path, typer.Argument(help="A data set, as `bitfleet ingest` makes it.", metavar="DATA")]
 Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")]
+_WHERE = '"local" (workers on this machine), "serial" (this process), or tcp://… / tls://…'
 Scheduler = Annotated[
     Optional[str],  # noqa: UP045  (typer reads the annotation at run time)
-    typer.Option(help='"local" (a cluster on this machine), "serial" (this process), or tcp://… / tls://…'),
+    typer.Option(help=_WHERE, show_default="local"),
+]
+SchedulerOfRun = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--scheduler", help=_WHERE, show_default="as the run was started"),
 ]
 Workers = Annotated[Optional[int], typer.Option("--workers", min=1, help="Workers of a local cluster.")]  # noqa: UP045
 Memory = Annotated[Optional[str], typer.Option(help='Of each local worker, such as "2 GiB".')]  # noqa: UP045
@@ -43,7 +48,9 @@ Changed = Annotated[
 ]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", metavar="KEY=VALUE", help="Any hyper-parameter; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any parameter of the method, such as n_iter=20; may be repeated."
+    ),
 ]
 
 
@@ -51,15 +58,18 @@ def train(
     output: Output,
     data: Data,
     run: Run,
-    method: Annotated[str, typer.Option(help="The method, such as posh, itq, lsh, fruit_fly.")],
+    method: Annotated[str, typer.Option(help="Such as posh, itq, lsh, fruit_fly; a wrong name lists all.")],
     n_bits: Annotated[Optional[int], typer.Option(help="Code length.")] = None,  # noqa: UP045
     n_active: Annotated[Optional[int], typer.Option(help="Ones per sparse code.")] = None,  # noqa: UP045
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same bits.")] = 0,
     scheduler: Scheduler = None,
     workers: Workers = None,
     memory_limit: Memory = None,
-    block_rows: Annotated[Optional[int], typer.Option(min=1, help="Rows of a block.")] = None,  # noqa: UP045
+    block_rows: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Rows of a block.", show_default="32 MiB of them"),
+    ] = None,
     fan_in: Annotated[int, typer.Option(min=2, help="Sums merged at a time.")] = 8,
     preprocess_on: Annotated[
         Optional[Path],  # noqa: UP045
@@ -102,7 +112,7 @@ def train(
 def resume(
     output: Output,
     run: Run,
-    scheduler: Scheduler = None,
+    scheduler: SchedulerOfRun = None,
     workers: Workers = None,
     memory_limit: Memory = None,
     data: Annotated[Optional[Path], typer.Option(help="Where the data is, if it has moved.")] = None,  # noqa: UP045
@@ -164,7 +174,8 @@ def status(output: Output, run: Run) -> dict[str, Any]:
         raise ConfigError(f"there is no run at {run}; start one with: bitfleet train DATA {run}")
     result = {"path": str(run), **status_of(run)}
     result["metrics"] = followed(result["metrics"])
-    output.table({k: v for k, v in result.items() if not isinstance(v, dict)} | result["metrics"])
+    told = {k: v for k, v in result.items() if not isinstance(v, dict) and k != "rate"}
+    output.table(told | {"rounds/s": result.get("rate")} | result["metrics"])
     return result
 
 
@@ -201,7 +212,13 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Learn compact binary codes for vectors, on one machine or many, and prove how good they are."""
+    """Learn compact binary codes for vectors, on one machine or many, and prove how good they are.
+
+    Start with `bitfleet demo`, or: ingest, train, encode, evaluate, report.
+
+    Exit codes: 0 done, 2 wrong usage, 3 data refused, 4 corrupt or another run's, 5 cluster lost,
+    130 interrupted (go on with resume), 1 anything else.
+    """
 
 
 _VERBS: tuple[Callable[..., Any], ...] = (cli_data.ingest, train, resume, run_, status, *cli_data.VERBS)

@@ -119,7 +119,9 @@ def evaluate(
     run: Model,
     data: Annotated[Path, typer.Argument(help="The data set that is searched.", metavar="DATA")],
     queries: Annotated[Path, typer.Argument(help="The data set of queries.", metavar="QUERIES")],
-    metrics: Annotated[str, typer.Option(help="Metrics, with commas between.")] = "map@1000,recall10@100",
+    metrics: Annotated[
+        str, typer.Option(help="With commas between: map@N, map_min@N, precision@N, recallK@R.")
+    ] = "map@1000,recall10@100",
     codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
     scheduler: Scheduler = "serial",
     workers: Annotated[
@@ -154,7 +156,7 @@ def evaluate(
 
 def inspect(
     output: Output,
-    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.")],
+    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH")],
 ) -> dict[str, Any]:
     """Tell what a path holds: kind, sizes, digests, configuration.
 
@@ -169,7 +171,7 @@ def inspect(
 
 def verify(
     output: Output,
-    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.")],
+    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH")],
 ) -> dict[str, Any]:
     """Read every byte of a run, model, data set or codes and compare digests; exit code 4 if any is wrong.
 

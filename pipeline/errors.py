@@ -78,7 +78,7 @@ def one_line(error: BaseException) -> str:
     lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
     text = "; ".join(lines).replace(":; ", ": ")
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
+        return f"interrupted: {text}" if text else "interrupted"
     if not text:
         return type(error).__name__
     return text if exit_code(error) != UNEXPECTED else f"{type(error).__name__}: {text}"

@@ -39,6 +39,6 @@ class StopRequest:
 
     def _handle(self, number: int, frame: object) -> None:
         if self._asked:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("stopped at once; the rounds committed before are kept, see resume")
         self._asked = True
         self._announce("stopping after the current round; once more stops at once")

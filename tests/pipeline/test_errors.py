@@ -56,6 +56,7 @@ def test_messages_are_one_line() -> None:
     assert one_line(error) == "r is another run: seed: stored 1, given 2; choose another"
     assert one_line(TypeError("no such thing")) == "TypeError: no such thing"
     assert one_line(KeyboardInterrupt()) == "interrupted"
+    assert one_line(KeyboardInterrupt("at once")) == "interrupted: at once"
     assert one_line(ValueError()) == "ValueError"
 
 
