@@ -239,6 +239,8 @@ class POSH(BinaryHasher):
     ----------
     n_live_bits_ : int
         Bits that any training row switched on in the last round.
+    effective_bits_ : float
+        ``(Σ u)² / Σ u²`` of the bits' uses u in that round: so many evenly used bits.
 
     Examples
     --------
@@ -250,7 +252,7 @@ class POSH(BinaryHasher):
     """
 
     _method: ClassVar[str] = "posh"
-    _reported: ClassVar[dict[str, str]] = {"n_live_bits_": "live_bits"}
+    _reported: ClassVar[dict[str, str]] = {"n_live_bits_": "live_bits", "effective_bits_": "effective_bits"}
     n_bits: int = 1024
     _: KW_ONLY
     n_active: int = 32

@@ -80,7 +80,8 @@ class POSH(LinearMethod):
     Every round records ``objective_codes`` (new codes, old weights), ``objective`` (same codes, new
     weights; with "paper" a single ``objective``, of each row's code under the weights of its time) and
     ``live_bits``, the number of bits that any of the round's rows switched on; bits that none did are
-    learned from nothing.
+    learned from nothing. ``effective_bits`` is ``(Σ u)² / Σ u²`` of the bits' uses u: so many bits, evenly
+    used, would concentrate the ones as much.
     """
 
     n_bits: int = 1024
@@ -177,7 +178,9 @@ class POSH(LinearMethod):
     ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
         """Take over Algorithm 1's weights, or solve the Procrustes problem of the summed winners."""
         scalars = _count_rows(state, int(summary["count"]))
-        scalars["live_bits"] = int(np.count_nonzero(summary["uses"]))
+        uses = summary["uses"].astype(np.float64)
+        scalars["live_bits"] = int(np.count_nonzero(uses))
+        scalars["effective_bits"] = float(uses.sum() ** 2 / np.square(uses).sum())
         if self._schedule == "paper":
             scalars["objective"] = self._objective(summary, float(summary["agreement"]))
             return {"weights": summary["weights"], "memory": summary["memory"]}, scalars

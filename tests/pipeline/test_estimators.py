@@ -143,6 +143,12 @@ def test_units_without_rows_are_counted() -> None:
     )
 
 
+def test_bits_in_use_are_reported() -> None:
+    estimator = bf.POSH(n_bits=64, n_active=3, n_epochs=2, random_state=0).fit(ROWS)
+    assert 3 <= estimator.effective_bits_ <= estimator.n_live_bits_ < 64
+    assert estimator.effective_bits_ == estimator.model_.state.scalars["effective_bits"]
+
+
 def test_in_a_pipeline_with_names_for_the_bits() -> None:
     pipeline = make_pipeline(StandardScaler(), bf.ITQ(n_bits=3, n_iter=2, random_state=0))
     frame = pipeline.set_output(transform="pandas").fit_transform(pd.DataFrame(ROWS))

@@ -146,7 +146,16 @@ def test_reset_lowers_the_objective_in_every_half_step(train: Callable, blobs: t
     for state in states[1:]:
         W = state.arrays["weights"]
         np.testing.assert_allclose(W.T @ W, np.eye(24), atol=1e-9)
-    assert 8 <= states[-1].scalars["live_bits"] <= 128
+    assert 8 <= states[-1].scalars["effective_bits"] <= states[-1].scalars["live_bits"] <= 128
+
+
+def test_bits_in_use_are_counted(train: Callable, blobs: tuple) -> None:
+    X = blobs[0].astype(np.float64)
+    before, after = train(POSH(n_bits=128, n_active=8, n_epochs=3), X)[-2:]
+    codes = np.stack([wta(before.arrays["weights"] @ z, 8) for z in X - X.mean(axis=0)])
+    shares = codes.mean(axis=0) / 8  # of all ones
+    assert after.scalars["live_bits"] == np.count_nonzero(shares) < 128
+    assert after.scalars["effective_bits"] == pytest.approx(1 / np.sum(shares**2))
 
 
 def test_the_unit_of_the_data_does_not_matter(train: Callable, blobs: tuple) -> None:
