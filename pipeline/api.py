@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage import claims
 from ..storage import ingest as storage_ingest
 from ..storage.datasets import ArrayReader, Dataset, open_dataset
 from . import runs
@@ -202,8 +203,11 @@ def encode(
 def encode_into(model: Model, data: Vectors, dest: Path, where: Where, *, active: bool = False) -> Codes:
     """Write the codes of ``data`` to ``dest``; what workers need and is only in memory is kept beside it."""
     dest.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{dest.name}-", dir=dest.parent) as name:
+    beside = f".{dest.name[:50]}-"  # a name may have 255 bytes
+    claims.remove_abandoned(dest.parent, beside)
+    with tempfile.TemporaryDirectory(prefix=beside, dir=dest.parent) as name:
         scratch = Path(name)
+        claims.mark(scratch)
         if model.path is None and not where.in_process:
             model = replace(model, path=model.save(scratch / "model.zarr"))
         reader, digest = _source(data, scratch, where)

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage.claims import abandoned
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import CorruptObject, DestinationExists
 from ..storage.run import RunDirectory
@@ -132,7 +133,7 @@ def _trained(job: Job, place: Place, control: runs.Control, allow_environment_ch
 def _encoded(table: EncodeTable, job: Job, model: Model, place: Place) -> Codes:
     """Encode, unless just these codes are there."""
     dataset = as_dataset(table.data or job.data.path)
-    if Path(table.path).exists():
+    if Path(table.path).exists() and not abandoned(Path(table.path)):
         codes = open_codes(table.path)
         if (codes.model_digest, codes.source_digest) != (model.encoder_digest, dataset.digest):
             raise DestinationExists(

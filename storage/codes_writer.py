@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
+from .claims import claim_folder, release_folder
 from .codes_reader import ACTIVE_DTYPES, CODES_DTYPES, FORMAT_VERSION, Codes, open_codes
 from .digest import DataDigest
-from .errors import CorruptObject, DestinationExists
+from .errors import CorruptObject
 from .safe import check_array, create_array, sync_tree
 from .sealed import write_sealed_group
 
@@ -96,11 +98,7 @@ def create_codes(
             "expected n_rows >= 0, n_bits >= 1, chunk_rows >= 1 and n_active for index lists, got "
             f"n_rows={n_rows}, n_bits={n_bits}, chunk_rows={chunk_rows}, n_active={n_active}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        path.mkdir()
-    except FileExistsError:
-        raise DestinationExists(f"{path} exists; choose another name or remove it") from None
+    claim_folder(path)
     rows = min(chunk_rows, max(n_rows, 1))
     about = {
         "n_bits": n_bits,
@@ -109,17 +107,23 @@ def create_codes(
         "source_digest": source_digest,
         "has_active": with_active,
     }
-    create_array(
-        path / "codes",
-        (n_rows, -(-n_bits // 8)),
-        np.uint8,
-        chunk_rows=rows,
-        dimension_names=("sample", "byte"),
-        attributes=about,
-    )
-    if with_active and n_active is not None:
-        names = ("sample", "active")
-        create_array(path / "active", (n_rows, n_active), np.int32, chunk_rows=rows, dimension_names=names)
+    try:
+        create_array(
+            path / "codes",
+            (n_rows, -(-n_bits // 8)),
+            np.uint8,
+            chunk_rows=rows,
+            dimension_names=("sample", "byte"),
+            attributes=about,
+        )
+        if with_active and n_active is not None:
+            names = ("sample", "active")
+            create_array(
+                path / "active", (n_rows, n_active), np.int32, chunk_rows=rows, dimension_names=names
+            )
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)  # ours, and of no use
+        raise
     return CodesWriter(str(path), n_rows, n_bits, n_active, rows, with_active)
 
 
@@ -149,6 +153,7 @@ def finish_codes(path: str | os.PathLike[str], chunk_digests: Iterable[Mapping[s
         if (_sha256(rows), lists) != (receipts[start]["sha256"], receipts[start].get("sha256_active")):
             raise CorruptObject(f"{path}: rows {start} to {stop} are not what their task wrote; encode again")
         digest.update(rows)
+    release_folder(path)
     sync_tree(path)
     head = {"bitfleet_format": "codes", "format_version": FORMAT_VERSION, "digest": digest.hexdigest()}
     write_sealed_group(path, head | about, ["codes"] if active is None else ["codes", "active"])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .claims import claim_folder, release_folder
 from .dataset import FORMAT_VERSION, OUR_ATTRIBUTES, ContentDigest, Dataset, open_dataset
-from .errors import DataRefused, DestinationExists
+from .errors import DataRefused
 from .readers import check_vectors_dtype
 from .safe import create_array, sync_tree
 from .sealed import write_sealed_group
@@ -75,11 +76,7 @@ class DatasetWriter:
         self._labels = np.empty(self.chunk_rows if with_labels else 0, np.int64)
         self._arrays: dict[str, zarr.Array] = {}
         self._digests = ContentDigest(self.dtype, self.n_features, with_labels)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self.path.mkdir()
-        except FileExistsError:
-            raise DestinationExists(f"{self.path} exists; choose another name or remove it") from None
+        claim_folder(self.path)
 
     def append(self, vectors: np.ndarray, labels: np.ndarray | None = None) -> None:
         """Add rows, shape (m, d), with int labels, shape (m,), if the dataset has them.
@@ -106,6 +103,7 @@ class DatasetWriter:
         """Write what is pending, flush to disk, then the marker; return the finished dataset."""
         if self._pending or not self._arrays:
             self._flush()
+        release_folder(self.path)
         sync_tree(self.path)
         attributes = {
             "bitfleet_format": "dataset",

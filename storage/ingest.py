@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from .claims import abandoned
 from .dataset_writer import DatasetWriter, nonfinite_rows
 from .digest import DataDigest
 from .errors import DataRefused, DestinationExists
@@ -78,7 +79,7 @@ def ingest(
     """
     _check_choice("nonfinite", nonfinite, ("refuse", "drop"))
     _check_choice("missing", missing, ("refuse", "fill"))
-    if os.path.lexists(dest):
+    if os.path.lexists(dest) and not abandoned(Path(dest)):
         raise DestinationExists(f"{dest} exists; choose another name or remove it")
     paths = [Path(src)] if isinstance(src, str | os.PathLike) else [Path(path) for path in src]
     if not paths:

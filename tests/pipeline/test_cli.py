@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERBS = [
-    "ingest", "train", "resume", "encode", "fit-decoder", "evaluate", "run", "status", "inspect", "verify",
+    "ingest", "train", "resume", "encode", "fit-decoder", "search", "evaluate", "run", "status", "inspect", "verify",
     "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
@@ -273,6 +273,31 @@ def test_a_job_file_is_a_whole_run(data: Path) -> None:
     cli("run", data / "job.toml", "--set", "method.n_bits=9", code=4)
     changed = ["--set", "method.n_bits=9", "--set", "run.path=runs/b"]
     assert "codes of another model" in cli("run", data / "job.toml", *changed, code=2).stderr
+
+
+KILLED = """
+import os, signal, sys
+import bitfleet as bf
+from bitfleet.storage.dataset_writer import DatasetWriter
+from bitfleet.storage.codes_writer import CodesWriter
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+DatasetWriter.close = CodesWriter.write = die
+"""
+
+
+def test_what_a_kill_left_does_not_stand_in_the_way(data: Path) -> None:
+    (data / "job.toml").write_text(JOB)
+    ingest = ("ingest", data / "x.npz", data / "new.zarr", "--json")
+    for arguments in (ingest, ("run", data / "job.toml")):
+        script = KILLED + "from bitfleet.pipeline.cli import app; app(sys.argv[1:])"
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    with pytest.raises(bf.CorruptObject, match="unfinished"):
+        bf.open_codes(data / "codes.zarr")
+    assert cli(*ingest).json["digest"] == bf.open_dataset(data / "x.zarr").digest
+    done = cli("run", data / "job.toml", "--json").json
+    assert done["codes"] == bf.encode(data / "runs" / "a", data / "x.zarr", data / "again.zarr").digest
+    assert [p.name for p in data.iterdir() if p.name.startswith(".")] == []
 
 
 def test_a_job_on_a_cluster_gives_the_same(data: Path) -> None:
