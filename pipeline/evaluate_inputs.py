@@ -123,7 +123,11 @@ def codes_of(codes: Codes | str | os.PathLike[str], model: Model, database: Rows
 def _labels(labels: Any, n_rows: int, name: str) -> np.ndarray | None:
     if labels is None:
         return None
+    if np.ma.is_masked(labels):
+        raise ConfigError(f"labels of the {name} are masked; give rows without a label the label -1")
     labels = np.asarray(labels)
+    if labels.dtype == np.uint64 and labels.max(initial=0) > np.iinfo(np.int64).max:
+        raise ConfigError(f"labels of the {name} do not fit 64 bits with a sign: number them anew")
     if labels.shape != (n_rows,) or labels.dtype.kind not in "biu":
         raise ConfigError(
             f"expected {n_rows} integer labels of the {name}, got {labels.dtype} of shape {labels.shape}"

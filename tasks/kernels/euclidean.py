@@ -25,12 +25,22 @@ def pair_distances(
     Returns
     -------
     ndarray of float64, shape (p,)
+
+    Raises
+    ------
+    ValueError
+        If one overflows: rows beyond all numbers would be equally far.
     """
     if loops() is None:
-        return pair_distances_reference(queries, vectors, query_rows, vector_rows)
-    from . import compiled_search
+        with np.errstate(over="ignore"):
+            distances = pair_distances_reference(queries, vectors, query_rows, vector_rows)
+    else:
+        from . import compiled_search
 
-    return compiled_search.pair_distances(queries, vectors, query_rows, vector_rows)
+        distances = compiled_search.pair_distances(queries, vectors, query_rows, vector_rows)
+    if not np.isfinite(distances).all():
+        raise ValueError("expected finite distances, but squared ones overflow float64; rescale the vectors")
+    return distances
 
 
 def pair_distances_reference(
