@@ -130,8 +130,8 @@ def _one_method(
     seconds = time.perf_counter() - encoded
     save_results(run, result, data=digits, queries=queries, seconds=seconds)
     (control.note or _drop)(
-        f"{name}: {model.state.round} rounds in {trained - begun:.1f} s, "
-        f"encoded in {encoded - trained:.1f} s, evaluated in {seconds:.1f} s"
+        f"{name}: trained in {trained - begun:.1f} s, encoded in {encoded - trained:.1f} s, "
+        f"evaluated in {seconds:.1f} s"
     )
     values = [f"{100 * metric['value']:.1f} %" for metric in as_record(result)["metrics"]]
     return (method_label({"name": name, **params}), *values)
