@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
     from .pipeline.api import encode, ingest, open_dataset, resume, train
+    from .pipeline.code_index import CodeIndex
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
+    from .pipeline.search import search
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset
     from .storage.errors import (
@@ -51,6 +53,7 @@ __all__ = [
     "BioHash",
     "ClusterError",
     "ClusterLost",
+    "CodeIndex",
     "Codes",
     "ConfigError",
     "CorruptObject",
@@ -74,6 +77,7 @@ __all__ = [
     "open_codes",
     "open_dataset",
     "resume",
+    "search",
     "train",
 ]
 
@@ -84,6 +88,8 @@ _HOME = {
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),
     ".pipeline.refine": ("fit_decoder",),
+    ".pipeline.code_index": ("CodeIndex",),
+    ".pipeline.search": ("search",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset",),

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
+from .kernels.blocked import make_tiles, search_tiles
 from .kernels.euclidean import pair_distances
 from .kernels.hamming import as_words, nearest_codes
 from .kernels.ranked import merge_ranked
+from .kernels.vertical import active_of, make_columns, search_columns
 from .random import stream
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 TopK = dict[str, np.ndarray]
 
 _SCREEN = 1 << 22  # query-row pairs screened at once
+_LONG_LIST = 20  # a list of more than one row in so many is found by sorting all by counting
+_WORTH_COLUMNS = 100  # queries from which turning a block into bit columns pays
 
 
 @dataclass(frozen=True)
@@ -42,16 +46,22 @@ class NearestCodes:
         Orders equal distances; None: by row number.
     method : Method or None
         Encodes the blocks with the encoder in the state.  None: blocks hold packed codes already.
+    n_active : int or None
+        Ones of every code if they are sparse; only speed depends on it.
     """
 
     k: int
     seed: int | None = None
     method: Method | None = None
+    n_active: int | None = None
 
     def accumulator(self, state: RoundState) -> NearestCodesAccumulator:
         """Build the accumulator from the queries (and the encoder) in ``state``."""
-        encode = None if self.method is None else self.method.encoder(state).encode
-        return NearestCodesAccumulator(state.arrays["query_codes"], self.k, self.seed, encode)
+        encode, n_active = None, self.n_active
+        if self.method is not None:
+            encoder = self.method.encoder(state)
+            encode, n_active = encoder.encode, encoder.n_active
+        return NearestCodesAccumulator(state.arrays["query_codes"], self.k, self.seed, encode, n_active)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class NearestVectors:
         return NearestVectorsAccumulator(state.arrays["query_vectors"], self.k, self.seed, self.metric)
 
 
-class _Nearest:
+class Nearest:
     """The monoid of ranked lists; a subclass ranks the rows of one block."""
 
     sequential: ClassVar[bool] = False
@@ -126,7 +136,7 @@ class _Nearest:
         raise NotImplementedError
 
 
-class NearestCodesAccumulator(_Nearest):
+class NearestCodesAccumulator(Nearest):
     """The k nearest codes to each query.
 
     Parameters
@@ -136,6 +146,8 @@ class NearestCodesAccumulator(_Nearest):
         As in `NearestCodes`.
     encode : callable, optional
         Turns a block's vectors into packed codes; without it they are packed codes.
+    n_active : int, optional
+        As in `NearestCodes`.
     """
 
     dtype = np.int32
@@ -146,11 +158,14 @@ class NearestCodesAccumulator(_Nearest):
         k: int,
         seed: int | None,
         encode: Callable[[np.ndarray], np.ndarray] | None = None,
+        n_active: int | None = None,
     ) -> None:
         super().__init__(len(query_codes), k, seed)
         self._n_bytes = query_codes.shape[1]
+        self._queries = query_codes
         self._words = as_words(query_codes)
         self._encode = encode
+        self._n_active = n_active
 
     def _rank(self, block: Block) -> TopK:
         codes = block.vectors if self._encode is None else self._encode(block.vectors)
@@ -161,12 +176,22 @@ class NearestCodesAccumulator(_Nearest):
             )
         ties = tie_keys(self.seed, block.rows)
         order = np.lexsort((block.rows, ties))
-        distance, places = nearest_codes(self._words, as_words(codes[order]), min(self.k, len(order)))
+        distance, places = self._nearest(codes[order], min(self.k, len(order)))
         chosen = order[places]
         return {"distance": distance, "tie": ties[chosen], "id": block.rows[chosen]}
 
+    def _nearest(self, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Search one block by the kernel that suits it; all give the same."""
+        if _LONG_LIST * k > len(codes):
+            return nearest_codes(self._words, as_words(codes), k)
+        if self._n_active is None or len(self._queries) < _WORTH_COLUMNS:
+            return search_tiles(make_tiles(as_words(codes)), self._words, k)
+        n_bits = 8 * self._n_bytes
+        columns = make_columns(active_of(codes, n_bits, self._n_active), n_bits)
+        return search_columns(columns, active_of(self._queries, n_bits, self._n_active), k)
 
-class NearestVectorsAccumulator(_Nearest):
+
+class NearestVectorsAccumulator(Nearest):
     """The k nearest vectors to each query.
 
     Rows are screened with float32 distances and a proven error bound; what may be among the k nearest gets

@@ -8,6 +8,7 @@ cache holds code, the folder must belong to this user alone; otherwise nothing i
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import os
 import stat
@@ -44,24 +45,30 @@ def loops() -> ModuleType | None:
         return None
 
 
-def jit(function: _F | None = None, **options: Any) -> Any:
-    """Compile with numba at the first call: no fastmath unless asked for, GIL released, cached if safe."""
+def jit(function: _F | None = None, *, uses: tuple[str, ...] = (), **options: Any) -> Any:
+    """Compile with numba at the first call: no fastmath unless asked for, GIL released, cached if safe.
+
+    numba keeps compiled code as long as the file of the function itself is the same.  ``uses`` names the
+    other modules of this package that the code comes from, so that it is compiled afresh when they change.
+    """
     if function is None:
-        return functools.partial(jit, **options)
+        return functools.partial(jit, uses=uses, **options)
     import numba
 
     dispatcher = numba.njit(nogil=True, **options)(function)
-    _enable_cache(dispatcher)
+    _enable_cache(dispatcher, uses)
     return dispatcher
 
 
-def _enable_cache(dispatcher: Any) -> None:
+def _enable_cache(dispatcher: Any, uses: tuple[str, ...]) -> None:
     """Let numba keep the compiled code in our folder, or in the one that its user has chosen."""
     from numba import config
 
     with _LOCK:
         chosen = config.CACHE_DIR
         folder = chosen or cache_folder()
+        if folder and uses:
+            folder = Path(folder, _digest_of(uses))
         if not folder or not hasattr(dispatcher, "enable_caching"):
             return
         try:
@@ -71,6 +78,15 @@ def _enable_cache(dispatcher: Any) -> None:
             pass
         finally:
             config.CACHE_DIR = chosen
+
+
+@functools.cache
+def _digest_of(modules: tuple[str, ...]) -> str:
+    """Return a name for the content of some modules of this package."""
+    digest = hashlib.sha256()
+    for name in modules:
+        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @functools.cache

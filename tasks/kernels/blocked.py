@@ -13,13 +13,16 @@ import numpy as np
 
 from ._numba import loops
 from .hamming import nearest_codes_reference
-from .running import QUERIES, joined, scan_in_order
+from .memory import aligned_words
+from .running import joined, scan_in_order
 
 if TYPE_CHECKING:
     from .running import Buffers
 
 _GROUP = 128
 _TILE_WORDS = 4096  # 32 KB
+_QUERIES = 256  # searched together: the codes are read once for all of them
+_GUESS_FROM = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ def make_tiles(words: np.ndarray) -> Tiles:
     n, n_words = words.shape
     tile_rows = max(_GROUP, _TILE_WORDS // max(n_words, 1) // _GROUP * _GROUP)
     n_tiles = -(-n // tile_rows)
-    tiles = np.zeros((n_tiles, n_words, tile_rows), np.uint64)
+    tiles = aligned_words(n_tiles * n_words * tile_rows).reshape(n_tiles, n_words, tile_rows)
     for t in range(n_tiles):
         rows = words[t * tile_rows : (t + 1) * tile_rows]
         tiles[t, :, : len(rows)] = rows.T
@@ -78,9 +81,11 @@ def search_tiles(tiles: Tiles, queries: np.ndarray, k: int) -> tuple[np.ndarray,
             chosen = np.ascontiguousarray(block[which])
             compiled_scan.scan_tiles(tiles.words, tiles.n_rows, tiles.tile_rows, step, chosen, k, *buffers)
 
-        return scan_in_order(scan, len(block), n_tiles, tiles.n_rows, k, 64 * tiles.n_words)
+        return scan_in_order(
+            scan, len(block), n_tiles, tiles.n_rows, k, 64 * tiles.n_words, guess_from=_GUESS_FROM
+        )
 
-    return joined([search(queries[at : at + QUERIES]) for at in range(0, len(queries), QUERIES)], k)
+    return joined([search(queries[at : at + _QUERIES]) for at in range(0, len(queries), _QUERIES)], k)
 
 
 def search_tiles_reference(tiles: Tiles, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

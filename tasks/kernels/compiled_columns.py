@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._numba import jit
+from . import _numba
 from .compiled_running import count_bits, keep, keep_in_order
 from .vectors import LANES, add_columns, prefetch
+
+jit = _numba.jit(uses=("compiled_running", "vectors"))
 
 
 @jit
@@ -47,16 +49,16 @@ def _add(columns, starts, place, masks, planes):  # type: ignore[no-untyped-def]
 
 @jit
 def _scan_list(  # type: ignore[no-untyped-def]
-    columns, starts, first, n_codes, ids, n_active, k, keys, counts, state, masks, planes
+    columns, starts, first, n_codes, ids, n_active, q, k, keys, counts, state, masks, planes
 ):
     """Count the overlaps of one query with one list of codes; ``ids`` empty: rows are ``first`` and on."""
     n_planes = masks.size - 1
     over = n_planes * LANES
-    _begin(masks, n_active - state[1])
-    limit = state[1]
+    _begin(masks, n_active - state[1, q])
+    limit = state[1, q]
     for place in range(0, (n_codes + 63) // 64, LANES):
-        if limit != state[1]:
-            limit = state[1]
+        if limit != state[1, q]:
+            limit = state[1, q]
             _begin(masks, n_active - limit)
         _add(columns, starts, place, masks, planes)
         for lane in range(LANES):
@@ -72,11 +74,11 @@ def _scan_list(  # type: ignore[no-untyped-def]
                 for p in range(n_planes):
                     surplus |= ((planes[p * LANES + lane] >> bit) & np.uint64(1)) << np.uint64(p)
                 distance = limit - np.int64(surplus)
-                if distance <= state[1]:
+                if distance <= state[1, q]:
                     if ids.size:
-                        keep(keys, counts, state, k, distance, ids[first + i])
+                        keep(keys, counts, state, q, k, distance, ids[first + i])
                     else:
-                        keep_in_order(keys, counts, state, k, distance, first + i)
+                        keep_in_order(keys, counts, state, q, k, distance, first + i)
 
 
 @jit
@@ -112,10 +114,11 @@ def scan_columns(  # type: ignore[no-untyped-def]
                 n_codes,
                 rows,
                 n_active,
+                q,
                 k,
-                keys[q],
-                counts[q],
-                state[q],
+                keys,
+                counts,
+                state,
                 masks,
                 planes,
             )
@@ -142,10 +145,11 @@ def scan_column_clusters(  # type: ignore[no-untyped-def]
                 first[cluster + 1] - first[cluster],
                 ids,
                 n_active,
+                q,
                 k,
-                keys[q],
-                counts[q],
-                state[q],
+                keys,
+                counts,
+                state,
                 masks,
                 planes,
             )

@@ -2,10 +2,9 @@
 
 What is found goes to ``keys``: distance in the upper bits, row in the lower, so that the smallest keys are
 the nearest codes, ties by row.  The running threshold comes from counting distances, without a heap: as soon
-as k codes are within it, it falls.  Per query, ``state`` holds the number of keys, the limit (larger
-distances are passed over), and how many codes are known within it.
-
-numba does not notice a change in this file: whoever changes it touches the files that import it, too.
+as k codes are within it, it falls.  ``state`` (3, q) holds the number of keys, the limit (larger distances
+are passed over), and how many codes are known within it.  Whole arrays are handed on, and no views of them:
+a view counts references, which costs more than what is done with it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ._numba import jit
 
 SHIFT = 40  # bits of a key for the row
 _ROW = (1 << SHIFT) - 1
-_DIGIT_BITS = 11
+_DIGIT_BITS = 8
 _DIGIT = 1 << _DIGIT_BITS
 
 
@@ -30,40 +29,40 @@ def count_bits(word):  # type: ignore[no-untyped-def]
 
 
 @jit
-def keep_in_order(keys, counts, state, k, distance, row):  # type: ignore[no-untyped-def]
+def keep_in_order(keys, counts, state, q, k, distance, row):  # type: ignore[no-untyped-def]
     """Keep a code that comes in the order of rows: a later one at the k-th distance has lost already."""
-    n = state[0]
-    if n == keys.size:
-        limit, room, n = state[1], k - state[2], 0
-        for i in range(keys.size):
-            old = keys[i] >> SHIFT
+    n = state[0, q]
+    if n == keys.shape[1]:
+        limit, room, n = state[1, q], k - state[2, q], 0
+        for i in range(keys.shape[1]):
+            old = keys[q, i] >> SHIFT
             if old <= limit or (old == limit + 1 and room > 0):
                 room -= old > limit
-                keys[n] = keys[i]
+                keys[q, n] = keys[q, i]
                 n += 1
-    keys[n] = (distance << SHIFT) | row
-    state[0] = n + 1
-    counts[distance] += 1
-    state[2] += 1
-    while state[2] >= k:
-        state[2] -= counts[state[1]]
-        state[1] -= 1
+    keys[q, n] = (distance << SHIFT) | row
+    state[0, q] = n + 1
+    counts[q, distance] += 1
+    state[2, q] += 1
+    while state[2, q] >= k:
+        state[2, q] -= counts[q, state[1, q]]
+        state[1, q] -= 1
 
 
 @jit
-def keep(keys, counts, state, k, distance, row):  # type: ignore[no-untyped-def]
+def keep(keys, counts, state, q, k, distance, row):  # type: ignore[no-untyped-def]
     """Keep a code that comes in any order: at the k-th distance the smaller row may come later."""
-    if state[0] == keys.size:
-        keys.sort()
-        state[0] = k
-    keys[state[0]] = (distance << SHIFT) | row
-    state[0] += 1
-    counts[distance] += 1
-    if distance < state[1]:
-        state[2] += 1
-        while state[2] >= k:
-            state[1] -= 1
-            state[2] -= counts[state[1]]
+    if state[0, q] == keys.shape[1]:
+        keys[q].sort()
+        state[0, q] = k
+    keys[q, state[0, q]] = (distance << SHIFT) | row
+    state[0, q] += 1
+    counts[q, distance] += 1
+    if distance < state[1, q]:
+        state[2, q] += 1
+        while state[2, q] >= k:
+            state[1, q] -= 1
+            state[2, q] -= counts[q, state[1, q]]
 
 
 @jit
@@ -74,9 +73,9 @@ def rank(keys, state, k, in_order, n_digits, counts, distances, rows):  # type: 
     """
     digits = np.empty(_DIGIT + 1, np.int64)
     for q in range(keys.shape[0]):
-        n, last = 0, state[q, 1] + in_order
-        taken = np.empty(state[q, 0], np.int64)
-        for key in keys[q, : state[q, 0]]:
+        n, last = 0, state[1, q] + in_order
+        taken = np.empty(state[0, q], np.int64)
+        for key in keys[q, : state[0, q]]:
             if key >> SHIFT <= last:
                 taken[n] = key
                 n += 1

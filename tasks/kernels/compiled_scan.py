@@ -7,88 +7,116 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._numba import jit
+from . import _numba
 from .compiled_running import count_bits, keep, keep_in_order
 from .vectors import GROUP, LANES, mark_near
 
+jit = _numba.jit(uses=("compiled_running", "vectors"))
+
 _AT_ONCE = 4  # queries compared with a group of codes while it is in registers
+_GROUPS = 16  # groups of a slice for which one limit holds
 
 
 @jit
-def _mark(words, start, stride, n_groups, queries, limits, hits, n_words):  # type: ignore[no-untyped-def]
-    """Choose the machine code for this width: the common ones are written out."""
-    if limits.size == _AT_ONCE:
+def _mark(  # type: ignore[no-untyped-def]
+    words, start, stride, n_groups, queries, b, together, limits, limit_at, hits, n_words
+):
+    """Choose the machine code for this width and number of queries: the common ones are written out."""
+    at = b * n_words
+    if together == _AT_ONCE:
         if n_words == 1:
-            mark_near(words, start, stride, n_groups, queries, limits, hits, 1, 4)
+            mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 1, 4)
         elif n_words == 2:
-            mark_near(words, start, stride, n_groups, queries, limits, hits, 2, 4)
+            mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 2, 4)
         elif n_words == 4:
-            mark_near(words, start, stride, n_groups, queries, limits, hits, 4, 4)
+            mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 4, 4)
         else:
-            mark_near(words, start, stride, n_groups, queries, limits, hits, n_words, 4)
+            mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, n_words, 4)
     elif n_words == 1:
-        mark_near(words, start, stride, n_groups, queries, limits, hits, 1, 1)
+        mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 1, 1)
     elif n_words == 2:
-        mark_near(words, start, stride, n_groups, queries, limits, hits, 2, 1)
+        mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 2, 1)
     elif n_words == 4:
-        mark_near(words, start, stride, n_groups, queries, limits, hits, 4, 1)
+        mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, 4, 1)
     else:
-        mark_near(words, start, stride, n_groups, queries, limits, hits, n_words, 1)
+        mark_near(words, start, stride, n_groups, queries, at, limits, limit_at, hits, n_words, 1)
 
 
-@jit
-def _distance(words, start, stride, query):  # type: ignore[no-untyped-def]
-    total = 0
-    for w in range(query.size):
-        total += count_bits(words[start + w * stride] ^ query[w])
-    return total
+@jit(inline="always")
+def _look(  # type: ignore[no-untyped-def]
+    words, start, stride, low, high, mask, queries, q, k, keys, counts, state, rows, row
+):
+    """Keep what is near enough in the marked lanes of a group, among its codes ``low <= i < high``.
+
+    Code i is row ``rows[row + i]``, or ``row + i`` if there are no ``rows``.
+    """
+    n_words = queries.shape[1]
+    for depth in range(0, min(GROUP, high), LANES):
+        left = np.uint64(mask)
+        while left != 0:
+            lowest = left & (np.uint64(0) - left)
+            left ^= lowest
+            i = depth + count_bits(lowest - np.uint64(1))
+            distance = 0
+            for w in range(n_words):
+                distance += count_bits(words[start + i + w * stride] ^ queries[q, w])
+            if distance <= state[1, q] and low <= i < high:
+                if rows.size:
+                    keep(keys, counts, state, q, k, distance, rows[row + i])
+                else:
+                    keep_in_order(keys, counts, state, q, k, distance, row + i)
 
 
 @jit
 def scan_tiles(words, n_rows, tile_rows, step, queries, k, keys, counts, state):  # type: ignore[no-untyped-def]
     """Compare queries (q, w) with every ``step``-th tile; word w of all codes of a tile lies together."""
     n_queries, n_words = queries.shape
-    n_groups = tile_rows // GROUP
-    hits = np.empty(n_groups * _AT_ONCE, np.uint8)
-    limits = np.empty(_AT_ONCE, np.int64)
+    flat, limits = queries.reshape(-1), state.reshape(-1)
+    hits = np.zeros((tile_rows // GROUP + 7) // 8 * 8 * _AT_ONCE, np.uint8)
+    marked = hits.view(np.uint64)
+    rows = np.empty(0, np.int64)
     for first in range(0, n_rows, step * tile_rows):
-        start = first * n_words
-        b = 0
-        while b < n_queries:
-            together = _AT_ONCE if b + _AT_ONCE <= n_queries else 1
-            limits[:together] = state[b : b + together, 1]
-            block = queries[b : b + together].reshape(-1)
-            _mark(words, start, tile_rows, n_groups, block, limits[:together], hits, n_words)
-            for place in range(n_groups * together):
-                if hits[place] == 0:
-                    continue
-                q = b + place % together
-                group = place // together * GROUP
-                for i in range(group, min(group + GROUP, n_rows - first)):
-                    if (hits[place] >> (i % LANES)) & 1:
-                        distance = _distance(words, start + i, tile_rows, queries[q])
-                        if distance <= state[q, 1]:
-                            keep_in_order(keys[q], counts[q], state[q], k, distance, first + i)
-            b += together
+        # at first everything is within the limit, so let it come down soon
+        n_groups = tile_rows // GROUP if first else 1
+        for begin in range(0, tile_rows, n_groups * GROUP):
+            start = first * n_words + begin
+            n_codes = n_rows - first - begin
+            b = 0
+            while b < n_queries:
+                together = _AT_ONCE if b + _AT_ONCE <= n_queries else 1
+                _mark(
+                    words, start, tile_rows, n_groups, flat, b, together, limits, n_queries + b, hits, n_words
+                )
+                n_hits = n_groups * together
+                for word in range((n_hits + 7) // 8):
+                    if marked[word] == 0:
+                        continue
+                    for place in range(8 * word, min(8 * word + 8, n_hits)):
+                        if hits[place]:
+                            at = place // together * GROUP
+                            _look(
+                                words, start + at, tile_rows, 0, n_codes - at, hits[place], queries,
+                                b + place % together, k, keys, counts, state, rows, first + begin + at,
+                            )  # fmt: skip
+                b += together
 
 
-@jit
+@jit(inline="always")  # so many arguments cost more than many a slice
 def _scan_slice(  # type: ignore[no-untyped-def]
-    words, stride, ids, start, stop, query, k, keys, counts, state, hits, limit
+    words, stride, ids, start, stop, queries, flat, q, k, keys, counts, state, limits, hits
 ):
     """Compare one query with the codes ``start <= place < stop`` of a layout sorted in any order."""
-    n_groups = (stop - start + GROUP - 1) // GROUP
-    limit[0] = state[1]
-    _mark(words, start, stride, n_groups, query, limit, hits, query.size)
-    for group in range(n_groups):
-        if hits[group] == 0:
-            continue
-        begin = start + group * GROUP
-        for i in range(begin, min(begin + GROUP, stop)):
-            if (hits[group] >> ((i - begin) % LANES)) & 1:
-                distance = _distance(words, i, stride, query)
-                if distance <= state[1]:
-                    keep(keys, counts, state, k, distance, ids[i])
+    n_queries, n_words = queries.shape
+    for begin in range(start // LANES * LANES, stop, _GROUPS * GROUP):
+        n_groups = min(_GROUPS, (stop - begin + GROUP - 1) // GROUP)
+        _mark(words, begin, stride, n_groups, flat, q, 1, limits, n_queries + q, hits, n_words)
+        for group in range(n_groups):
+            if hits[group]:
+                at = begin + group * GROUP
+                _look(
+                    words, at, stride, start - at, stop - at, hits[group], queries, q, k, keys, counts,
+                    state, ids, at,
+                )  # fmt: skip
 
 
 @jit
@@ -98,23 +126,22 @@ def scan_pivots(  # type: ignore[no-untyped-def]
     """Compare queries with what the triangle inequality leaves of every cluster; return codes compared.
 
     The places ``offsets[c, r]`` to ``offsets[c, r + 1]`` hold the codes at distance r from centre c, and
-    ``to_centre`` (q, c) the queries' distances; ``first`` (q, 2) are the centres to begin with.
+    ``to_centre`` (c, q) the queries' distances, overwritten; ``first`` (q, f) are the centres to begin with.
     """
-    n_queries, n_centres = to_centre.shape
+    n_centres, n_queries = to_centre.shape
     widest = offsets.shape[1] - 2
-    hits = np.empty(ids.size // GROUP + 2, np.uint8)
-    limit = np.empty(1, np.int64)
+    hits = np.empty(_GROUPS, np.uint8)
+    flat, limits = queries.reshape(-1), state.reshape(-1)
     compared = 0
     for phase in range(2):
         for place in range(first.shape[1] if phase == 0 else n_centres):
             for q in range(n_queries):
                 c = first[q, place] if phase == 0 else place
-                if phase == 1 and c in first[q]:
-                    continue
-                near, reach = np.int64(to_centre[q, c]), state[q, 1]
+                near, reach = to_centre[c, q], state[1, q]
                 low, high = max(0, near - reach), min(widest, near + reach)
-                if reach < 0 or low > high:
+                if near < 0 or low > high:
                     continue
+                to_centre[c, q] = -1  # done
                 start, stop = offsets[c, low], offsets[c, high + 1]
                 if stop > start:
                     compared += stop - start
@@ -124,13 +151,15 @@ def scan_pivots(  # type: ignore[no-untyped-def]
                         ids,
                         start,
                         stop,
-                        queries[q],
+                        queries,
+                        flat,
+                        q,
                         k,
-                        keys[q],
-                        counts[q],
-                        state[q],
+                        keys,
+                        counts,
+                        state,
+                        limits,
                         hits,
-                        limit,
                     )
     return compared
 
@@ -140,25 +169,16 @@ def scan_clusters(  # type: ignore[no-untyped-def]
     words, stride, ids, starts, probes, queries, k, keys, counts, state
 ):
     """Compare each query with the codes of its clusters ``probes[q]`` (negative: none), nearest first."""
-    hits = np.empty(ids.size // GROUP + 2, np.uint8)
-    limit = np.empty(1, np.int64)
+    hits = np.empty(_GROUPS, np.uint8)
+    flat, limits = queries.reshape(-1), state.reshape(-1)
     for q in range(queries.shape[0]):
-        for c in probes[q]:
-            if c >= 0 and starts[c + 1] > starts[c]:
+        for p in range(probes.shape[1]):
+            c = probes[q, p]
+            if c >= 0:
                 _scan_slice(
-                    words,
-                    stride,
-                    ids,
-                    starts[c],
-                    starts[c + 1],
-                    queries[q],
-                    k,
-                    keys[q],
-                    counts[q],
-                    state[q],
-                    hits,
-                    limit,
-                )
+                    words, stride, ids, starts[c], starts[c + 1], queries, flat, q, k, keys, counts, state,
+                    limits, hits,
+                )  # fmt: skip
 
 
 @jit

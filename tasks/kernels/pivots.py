@@ -12,9 +12,10 @@ import numpy as np
 
 from ._numba import loops
 from .hamming import nearest_codes_reference
+from .memory import LINE_WORDS, aligned_words
 from .running import joined, new_buffers, ranked
 
-N_CENTRES = 256
+N_CENTRES = 384
 _BLOCK = 256  # queries searched together
 _FIRST = 2  # centres that every query begins with: they bring the threshold down
 _PADDING = 128  # codes of a group, which may reach beyond the last
@@ -98,11 +99,11 @@ def search_pivots(tree: Sorted, queries: np.ndarray, k: int) -> tuple[np.ndarray
     for at in range(0, len(queries), _BLOCK):
         block = np.ascontiguousarray(queries[at : at + _BLOCK])
         to_centre = distances_between(block, np.ascontiguousarray(tree.centres.T))
-        first = np.argsort(to_centre, axis=1, kind="stable")[:, :_FIRST]
+        first = np.argpartition(to_centre, min(_FIRST, to_centre.shape[1]) - 1, axis=1)[:, :_FIRST]
         buffers = new_buffers(len(block), k, 64 * queries.shape[1])
         compared += compiled_scan.scan_pivots(
-            tree.words.reshape(-1), tree.words.shape[1], tree.ids, tree.offsets, to_centre, block,
-            np.ascontiguousarray(first), k, *buffers,
+            tree.words.reshape(-1), tree.words.shape[1], tree.ids, tree.offsets,
+            np.ascontiguousarray(to_centre.T), block, np.ascontiguousarray(first), k, *buffers,
         )  # fmt: skip
         found.append(ranked(buffers, k, len(tree.ids), in_order=False))
     return *joined(found, k), int(compared)
@@ -176,9 +177,10 @@ def distances_between(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _by_word(words: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    out = np.zeros((words.shape[1], len(ids) + _PADDING), np.uint64)
+    width = -(-(len(ids) + _PADDING) // LINE_WORDS) * LINE_WORDS
+    out = aligned_words(words.shape[1] * width).reshape(-1, width)
     for w in range(words.shape[1]):
-        np.take(words[:, w], ids, out=out[w, : len(ids)])
+        out[w, : len(ids)] = words[ids, w]
     return out
 
 

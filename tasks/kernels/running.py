@@ -9,7 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUERIES = 64  # searched together: what they read of the codes is read once
 _SAMPLED = 16  # one tile in so many is looked at to guess the threshold
 _ENOUGH = 64  # tiles from which a guess pays
 
@@ -18,7 +17,7 @@ class Buffers(NamedTuple):
     """What is known of each query while codes pass by.
 
     ``keys`` (q, capacity) int64, distance and row in one number; ``counts`` (q, m) of each distance;
-    ``state`` (q, 3): number of keys, largest distance still of interest, number of codes known within it.
+    ``state`` (3, q): number of keys, largest distance still of interest, number of codes known within it.
     """
 
     keys: np.ndarray
@@ -28,9 +27,9 @@ class Buffers(NamedTuple):
 
 def new_buffers(n_queries: int, k: int, largest: int, limits: np.ndarray | None = None) -> Buffers:
     """Return empty buffers for k codes a query at distances up to ``largest``, or each query's limit."""
-    state = np.zeros((n_queries, 3), np.int64)
-    state[:, 1] = largest if limits is None else limits
-    capacity = 2 * k + 64
+    state = np.zeros((3, n_queries), np.int64)
+    state[1] = largest if limits is None else limits
+    capacity = max(4 * k, 1024)
     return Buffers(
         np.empty((n_queries, capacity), np.int64), np.zeros((n_queries, largest + 2), np.int64), state
     )
@@ -42,7 +41,7 @@ def ranked(buffers: Buffers, k: int, n_rows: int, *, in_order: bool) -> tuple[np
 
     n_queries = len(buffers.keys)
     distances, rows = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
-    n_digits = -(-max(n_rows - 1, 1).bit_length() // 11)
+    n_digits = -(-max(n_rows - 1, 1).bit_length() // 8)
     places = np.empty(buffers.counts.shape[1] + 1, np.int64)
     compiled_running.rank(buffers.keys, buffers.state, k, in_order, n_digits, places, distances, rows)
     return distances, rows
@@ -55,33 +54,34 @@ def scan_in_order(
     n_rows: int,
     k: int,
     largest: int,
+    *,
+    guess_from: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run ``scan(queries, k, step, buffers)`` over all tiles and rank what it kept.
 
     A look at few tiles tells about how near the k-th code is.  Codes beyond that are not even collected; a
-    query for which this was too strict is searched again without it, so that the result is exact.
+    query for which this was too strict is searched again without it, so that the result is exact.  It pays
+    from some ``k`` on, ``guess_from``.
     """
+    if not k:
+        return np.empty((n_queries, 0), np.int32), np.empty((n_queries, 0), np.int64)
     everything = np.arange(n_queries)
     limits = None
     sampled = -(-n_tiles // _SAMPLED)
     expected = -(-2 * k * sampled // n_tiles) + 8  # twice what the sample holds of the k nearest
-    if n_tiles >= _ENOUGH and expected * n_tiles < sampled * n_rows // 8:
+    if k >= guess_from and n_tiles >= _ENOUGH and expected * n_tiles < sampled * n_rows // 8:
         sample = new_buffers(n_queries, expected, largest)
         scan(everything, expected, _SAMPLED, sample)
-        limits = sample.state[:, 1] + 1
+        limits = sample.state[1] + 1
     buffers = new_buffers(n_queries, k, largest, limits)
     scan(everything, k, 1, buffers)
-    found = buffers.state[:, 0] >= k
-    distances, rows = ranked(Buffers(*(array[found] for array in buffers)), k, n_rows, in_order=True)
-    if found.all():
-        return distances, rows
-    missed = np.flatnonzero(~found)
-    again = new_buffers(len(missed), k, largest)
-    scan(missed, k, 1, again)
-    both = np.empty((2, n_queries, k), np.int64)
-    both[:, found] = distances, rows
-    both[:, missed] = ranked(again, k, n_rows, in_order=True)
-    return both[0].astype(np.int32), both[1]
+    missed = np.flatnonzero(buffers.state[0] < k)
+    distances, rows = ranked(buffers, k, n_rows, in_order=True)
+    if len(missed):
+        again = new_buffers(len(missed), k, largest)
+        scan(missed, k, 1, again)
+        distances[missed], rows[missed] = ranked(again, k, n_rows, in_order=True)
+    return distances, rows
 
 
 def joined(found: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:

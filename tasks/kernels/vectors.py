@@ -4,8 +4,6 @@ Both are written as LLVM vectors of eight words, which every processor can carry
 AVX-512, in two with AVX2, in four with NEON.  `compiled_scan` and
 `compiled_columns` call them; NumPy references stand beside the
 public functions of `blocked` and `vertical`.
-
-numba does not notice a change in this file: whoever changes it touches the files that import it, too.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LANES = 8
-DEPTH = 16  # codes of a group that share a lane
+DEPTH = 8  # codes of a group that share a lane
 GROUP = LANES * DEPTH
 COLUMNS = 16  # bit columns added at once
 
@@ -30,31 +28,47 @@ _VECTOR = ir.VectorType(_WORD, LANES)
 
 @intrinsic(prefer_literal=True)
 def mark_near(  # type: ignore[no-untyped-def]
-    typing_context, words, start, stride, n_groups, queries, limits, hits, n_words, n_queries
+    typing_context,
+    words,
+    start,
+    stride,
+    n_groups,
+    queries,
+    query_at,
+    limits,
+    limit_at,
+    hits,
+    n_words,
+    n_queries,
 ):
     """Mark which lanes of each group of codes hold one within the limit of each query.
 
-    Word ``w`` of code ``i`` is ``words[start + w * stride + i]``; ``queries`` holds ``n_queries`` times
-    ``n_words`` words.  Bit ``l`` of ``hits[g * n_queries + a]`` is set if a code ``g * GROUP + l + 8 * s``
-    has at most ``limits[a]`` bits unlike query ``a``.  A literal ``n_words`` makes code for that width.
+    Word ``w`` of code ``i`` is ``words[start + w * stride + i]``, word ``w`` of query ``a`` is
+    ``queries[query_at + a * n_words + w]``.  Bit ``l`` of ``hits[g * n_queries + a]`` is set if a code
+    ``g * GROUP + l + 8 * s`` has at most ``limits[limit_at + a]`` bits unlike query ``a``.  A literal
+    ``n_words`` makes code for that width.
     """
     width = getattr(n_words, "literal_value", None)
     count = n_queries.literal_value
     unrolled = max(1, DEPTH // (count * (width or DEPTH)))  # short bodies: code for all widths is compiled
+    place = types.intp
     signature = types.void(
-        words, types.intp, types.intp, types.intp, queries, limits, hits, types.intp, n_queries
+        words, place, place, place, queries, place, limits, place, hits, n_words, n_queries
     )
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = [_data(context, builder, signature, arguments, place) for place in (0, 4, 5, 6)]
+        data = [_data(context, builder, signature, arguments, place) for place in (0, 4, 6, 8)]
         words_at, queries_at, limits_at, hits_at = data
-        start, stride, n_groups, n_words = (arguments[place] for place in (1, 2, 3, 7))
+        start, stride, n_groups, query_at, limit_at = (arguments[place] for place in (1, 2, 3, 5, 7))
+        n_words = arguments[9] if width is None else _intp(width)
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(count)]
         least = [cgutils.alloca_once(builder, _VECTOR) for _ in range(count)]
-        limits_ = [_splat(builder, _item(builder, limits_at, _intp(a))) for a in range(count)]
+        limits_ = [
+            _splat(builder, _item(builder, limits_at, builder.add(limit_at, _intp(a)))) for a in range(count)
+        ]
 
         def query(a: int, w: Any) -> Any:
-            place = builder.add(builder.mul(_intp(a), n_words), w)
+            place = builder.add(query_at, builder.add(builder.mul(_intp(a), n_words), w))
             return _splat(builder, _item(builder, queries_at, place))
 
         fixed = None

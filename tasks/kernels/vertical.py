@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._numba import loops
+from .memory import aligned_words
 from .pack import unpack_bits
-from .running import QUERIES, joined, new_buffers, ranked, scan_in_order
+from .running import joined, new_buffers, ranked, scan_in_order
 
 if TYPE_CHECKING:
     from .running import Buffers
 
 TILE_WORDS = 32  # a tile of 2048 codes and 1024 columns is 256 KB: two of them fit the second cache
 _LANES = 8
+_QUERIES = 64  # searched together: what they read of a tile stays in the second cache
 _COLUMNS = 16
 _ROWS_AT_ONCE = 1 << 16
 
@@ -110,7 +112,7 @@ def make_columns(
         places = np.empty(n, np.int64)
         places[ids] = np.arange(n) - starts[lists[ids]]
     ends = np.cumsum(widths * (n_bits + 1))
-    words = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint64)
+    words = aligned_words(int(ends[-1]) if len(ends) else 0)
     offsets = ends - widths * (n_bits + 1)
     compiled = loops()
     if compiled is None:
@@ -169,7 +171,9 @@ def search_columns_reference(columns: Columns, active: np.ndarray, k: int) -> tu
     overlaps = np.zeros((len(active), columns.n_rows), np.int32)
     for c, (offset, width) in enumerate(zip(columns.offsets, columns.widths, strict=True)):
         start, stop = columns.starts[c : c + 2]
-        lists = columns.words[offset : offset + width * (columns.n_bits + 1)].reshape(-1, width)
+        lists = columns.words[offset : offset + width * (columns.n_bits + 1)].reshape(
+            columns.n_bits + 1, width
+        )
         bits = np.unpackbits(lists.view(np.uint8), axis=1, bitorder="little")[:, : stop - start]
         places = slice(start, stop) if not len(columns.ids) else columns.ids[start:stop]
         for q, ones in enumerate(active):
@@ -244,7 +248,7 @@ def _padded(active: np.ndarray, n_bits: int) -> np.ndarray:
 
 
 def _blocks(n_queries: int) -> list[slice]:
-    return [slice(start, start + QUERIES) for start in range(0, n_queries, QUERIES)]
+    return [slice(start, start + _QUERIES) for start in range(0, n_queries, _QUERIES)]
 
 
 def _doubled(found: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:

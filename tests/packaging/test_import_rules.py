@@ -35,7 +35,7 @@ CONFINED = {
     "pydantic": ("pipeline.config",),
     "matplotlib": ("pipeline.report",),
     "sklearn": ("pipeline.estimators",),
-    "faiss": (),
+    "faiss": ("pipeline.export",),
 }
 TASKS_MAY_IMPORT = {"numpy", "scipy", "numba", "llvmlite"}
 TASKS_MAY_NOT_CALL = {"time", "logging", "random", "os", "pathlib", "io", "socket", "subprocess", "datetime"}

@@ -199,6 +199,8 @@ def test_blocks_are_encoded_by_the_method_in_the_state() -> None:
     class Signs:
         """Stands for a method: its encoder takes the sign of each feature."""
 
+        n_active = None
+
         def encoder(self, state: RoundState) -> Signs:
             return self
 

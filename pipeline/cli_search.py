@@ -1,0 +1,85 @@
+"""The verb of the command line that searches."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (read at run time)
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .cli_output import Output  # noqa: TC001  (read at run time)
+
+_SHOWN = 10
+
+
+def search(
+    output: Output,
+    codes: Annotated[Path, typer.Argument(help="The codes that are searched.", metavar="CODES")],
+    queries: Annotated[
+        Path, typer.Argument(help="Codes; with --model a data set to encode first.", metavar="QUERIES")
+    ],
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many to find for each query.")] = 10,
+    model: Annotated[Optional[Path], typer.Option(help="The run or model that made the codes.")] = None,  # noqa: UP045
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="Keep the real numbers of the queries; needs --model.")
+    ] = False,
+    rescore: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="The data set of the codes: order candidates by its vectors; needs --model."),
+    ] = None,
+    oversample: Annotated[int, typer.Option(min=1, help="Candidates for each result, if rescored.")] = 4,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Write arrays `distances` and `ids` to this npz file, which must not exist."),
+    ] = None,
+    scheduler: Annotated[
+        str, typer.Option(help='"serial" (this process), "local" (a cluster here), or tcp://… / tls://…')
+    ] = "serial",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
+    ] = None,
+) -> dict[str, Any]:
+    """Find the nearest codes of every query.
+
+    Example: `bitfleet search codes.zarr queries.zarr --k 10 --model runs/itq --out found.npz`
+    """
+    from .errors import ConfigError
+    from .executors import choose
+    from .search import search as find
+
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} exists; choose another name or remove it")
+    placed = "local" if workers is not None and scheduler == "serial" else scheduler
+    distances, ids = find(
+        codes,
+        queries,
+        k,
+        model=model,
+        asymmetric=asymmetric,
+        rescore=rescore,
+        oversample=oversample,
+        scheduler=choose(placed, n_workers=workers),
+    )
+    result: dict[str, Any] = {"codes": str(codes), "queries": len(ids), "k": ids.shape[1]}
+    if out is None:
+        result |= {"ids": ids.tolist(), "distances": distances.tolist()}
+        output.table({str(q): _line(*row) for q, row in enumerate(zip(ids, distances, strict=True))})
+    else:
+        _write(out, ids, distances)
+        result["out"] = str(out)
+        output.table(result)
+    return result
+
+
+def _line(ids: Any, distances: Any) -> str:
+    pairs = zip(ids[:_SHOWN].tolist(), distances[:_SHOWN].tolist(), strict=True)
+    return "  ".join(f"{row} ({distance:g})" for row, distance in pairs) + (
+        "  …" if len(ids) > _SHOWN else ""
+    )
+
+
+def _write(out: Path, ids: Any, distances: Any) -> None:
+    import numpy as np
+
+    with out.open("xb") as file:
+        np.savez(file, ids=ids, distances=distances)

@@ -1,0 +1,113 @@
+"""Candidates of a search put in order by real vectors: the original ones, or what codes are decoded to."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tasks.decoder import Decoder
+from ..tasks.kernels.euclidean import pair_distances
+from ..tasks.protocols import RowIndices
+from .arrays import make_reader
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..tasks.protocols import BlockReader
+
+METRICS = ("euclidean", "cosine")
+_PAIRS_AT_ONCE = 1 << 18
+
+
+def rescored(
+    ids: np.ndarray,
+    k: int,
+    by: Any,
+    query_vectors: np.ndarray | None,
+    packed: np.ndarray | None,
+    *,
+    metric: str = "euclidean",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best of each query's candidates by their vectors.
+
+    Parameters
+    ----------
+    ids : ndarray of int64, shape (q, c)
+        Candidates, distinct within a row.
+    k : int
+        At most c.
+    by : Decoder, Dataset, path, or array of shape (n, d)
+    query_vectors : ndarray of float, shape (q, d)
+    packed : ndarray of uint8, shape (n, n_bytes)
+        The codes, for a decoder.
+    metric : str
+        ``"euclidean"`` or ``"cosine"`` (Euclidean between rows of length one).
+
+    Returns
+    -------
+    distances : ndarray of float64, shape (q, k)
+        Squared, ascending, ties by id.
+    ids : ndarray of int64, shape (q, k)
+    """
+    if metric not in METRICS:
+        raise ConfigError(f"expected metric to be one of {', '.join(METRICS)}, got {metric!r}")
+    if query_vectors is None:
+        raise ConfigError("rescoring compares vectors: give the queries' own as query_vectors=")
+    if query_vectors.shape[:1] != ids.shape[:1] or query_vectors.ndim != 2:
+        raise ConfigError(f"expected query_vectors of shape ({len(ids)}, d), got shape {query_vectors.shape}")
+    if isinstance(by, Decoder):
+        if metric != "euclidean":
+            raise ConfigError("a decoder rescores by Euclidean distance only")
+        assert packed is not None
+        distances = _decoded(ids, by, query_vectors, packed)
+    else:
+        with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
+            distances = _true(ids, make_reader(by, Path(scratch)), query_vectors, metric)
+    order = np.lexsort((ids, distances), axis=1)[:, :k]
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+
+def _true(ids: np.ndarray, reader: BlockReader, queries: np.ndarray, metric: str) -> np.ndarray:
+    if queries.shape[1] != reader.n_features:
+        raise ConfigError(
+            f"expected query_vectors of {reader.n_features} features as the vectors have, "
+            f"got {queries.shape[1]}"
+        )
+    if metric == "cosine":
+        queries = _unit(queries)
+    distances = np.empty(ids.shape)
+    step = max(1, _PAIRS_AT_ONCE // max(ids.shape[1], 1))
+    for at in range(0, len(ids), step):
+        wanted, places = np.unique(ids[at : at + step], return_inverse=True)
+        if len(wanted) and wanted[-1] >= reader.n_rows:
+            raise ConfigError(f"expected vectors of all codes, row {wanted[-1]} is not there")
+        vectors = reader.read(RowIndices(tuple(wanted.tolist()))).vectors
+        vectors = _unit(vectors) if metric == "cosine" else vectors
+        part = ids[at : at + step]
+        query_rows = np.repeat(np.arange(at, at + len(part)), part.shape[1])
+        distances[at : at + step] = pair_distances(
+            queries, vectors, query_rows, places.reshape(-1).astype(np.int64)
+        ).reshape(part.shape)
+    return distances
+
+
+def _decoded(ids: np.ndarray, decoder: Decoder, queries: np.ndarray, packed: np.ndarray) -> np.ndarray:
+    distances = np.empty(ids.shape)
+    step = max(1, _PAIRS_AT_ONCE // max(ids.shape[1], 1))
+    for at in range(0, len(ids), step):
+        part = ids[at : at + step]
+        wanted, places = np.unique(part, return_inverse=True)
+        codes = packed[wanted]
+        query_rows = np.repeat(np.arange(len(part)), part.shape[1])
+        tables = decoder.tables(queries[at : at + step])
+        found = tables.distances(codes, decoder.norms(codes), query_rows, places.reshape(-1))
+        distances[at : at + step] = found.reshape(part.shape)
+    return distances
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    return wide / np.where(lengths > 0, lengths, 1.0)[:, None]

@@ -1,0 +1,221 @@
+"""`bitfleet.search`: the nearest codes of a collection that may be too large for one machine's memory.
+
+Every block of codes is searched where it is read, and only the k best of every query travel.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cluster.serial import SerialExecutor
+from ..storage import models
+from ..storage.codes import Codes, open_codes
+from ..storage.errors import CorruptObject
+from ..tasks.asymmetric import NearestProjections
+from ..tasks.protocols import LeafPlan, RoundState
+from ..tasks.search import NearestCodes
+from .arrays import make_reader
+from .code_index import CodeIndex
+from .code_inputs import check_count, checked_projections, loaded
+from .errors import ConfigError
+from .evaluate_inputs import opened
+from .executors import choose
+from .model import HeldState, Model, ModelLike, as_model
+from .rescore import rescored
+
+if TYPE_CHECKING:
+    from ..tasks.protocols import Executor, Program, StateReference
+    from .arrays import Vectors
+
+_HELD = 2**23  # list entries held at once: more queries take several passes
+
+
+def search(
+    codes: Codes | str | os.PathLike[str] | np.ndarray,
+    queries: Any,
+    k: int,
+    *,
+    model: ModelLike | None = None,
+    asymmetric: bool = False,
+    rescore: Vectors | None = None,
+    oversample: int = 4,
+    metric: str = "euclidean",
+    scheduler: Any = None,
+    executor: Executor | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k nearest codes of each query, nearest first; equal distances by id.
+
+    For many searches of codes that fit into memory, a `CodeIndex` is faster.
+
+    Parameters
+    ----------
+    codes : Codes, path of codes, or ndarray of uint8, shape (n, n_bytes)
+        What is searched; packed, least significant bit first.
+    queries : like codes, or vectors if a ``model`` is given
+        What is looked for.  With ``asymmetric`` and no model: projections, float of shape (q, n_bits).
+    k : int
+        If there are fewer codes, all are returned.
+    model : Model, path, or fitted estimator, optional
+        Encodes the queries; must be the one that made stored codes.
+    asymmetric : bool
+        Weigh every bit that disagrees by the absolute value of the query's projection.
+    rescore : Dataset, path, or array of shape (n, d), optional
+        Order ``oversample * k`` candidates by the distance of their vectors to the query's; needs a model.
+    oversample : int, default 4
+    metric : {"euclidean", "cosine"}
+        Of rescoring.
+    scheduler : str or distributed.Client, optional
+        Where to search stored codes, as in `bitfleet.train`; this process by default.
+    executor : Executor, optional
+        Instead of ``scheduler``: an executor that is there already.
+
+    Returns
+    -------
+    distances : ndarray, shape (q, min(k, n))
+        int32 Hamming distances; float64 if asymmetric; float64, squared, if rescored.
+    ids : ndarray of int64, shape (q, min(k, n))
+
+    Raises
+    ------
+    ConfigError
+        If codes and queries do not fit each other.
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(300, 16))
+    >>> model = bf.ITQ(n_bits=16, random_state=0).fit(X)
+    >>> bf.search(model.encode(X), X[:3], k=2, model=model)[1][:, 0].tolist()
+    [0, 1, 2]
+    """
+    check_count("k", k)
+    check_count("oversample", oversample)
+    stored = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
+    model = None if model is None else as_model(model)
+    n_bits = stored.n_bits if isinstance(stored, Codes) else None if model is None else model.n_bits
+    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=_folder(stored, scheduler)) as folder:
+        scratch = Path(folder)
+        probes, vectors = _probes(queries, model, n_bits, scratch, asymmetric=asymmetric)
+        if rescore is not None and vectors is None:
+            raise ConfigError(
+                "rescoring compares vectors: give queries as vectors, and the model= of the codes"
+            )
+        if not isinstance(stored, Codes):
+            if scheduler is not None or executor is not None:
+                raise ConfigError("a cluster searches codes in files: write them with encode(…, dest=)")
+            n_active = None if model is None else model.encoder().n_active
+            width = probes.shape[1] if asymmetric else n_bits
+            index = CodeIndex(stored, n_active, n_bits=width)
+            return index.search(
+                probes, k, asymmetric=asymmetric, query_vectors=vectors, rescore=rescore,
+                oversample=oversample, metric=metric,
+            )  # fmt: skip
+        if model is not None and stored.model_digest != model.digest:
+            raise ConfigError(
+                f"{stored.path} was encoded by the model {stored.model_digest[:12]}, "
+                f"not by {model.digest[:12]}"
+            )
+        wanted = min(k, stored.n_rows)
+        depth = wanted if rescore is None else min(wanted * oversample, stored.n_rows)
+        with opened(executor, scheduler, scratch) as there:
+            shared = None if isinstance(there, SerialExecutor) else scratch
+            distances, ids = _search(stored, there, probes, depth, shared, asymmetric=asymmetric)
+    if rescore is None:
+        return distances, ids
+    return rescored(ids, wanted, rescore, vectors, None, metric=metric)
+
+
+def projections(model: ModelLike, vectors: Any) -> np.ndarray:
+    """Return the numbers whose signs are a model's codes, float64 of shape (m, n_bits).
+
+    They are what asymmetric search takes as queries.
+    """
+    encoder: Any = as_model(model).encoder()
+    if not hasattr(encoder, "projection") or encoder.n_active is not None:
+        raise ConfigError("the codes of this model are not signs of projections: search without asymmetric=")
+    return (np.asarray(vectors, np.float64) - encoder.mean) @ encoder.projection
+
+
+@dataclass(frozen=True)
+class StoredQueries:
+    """Queries in a folder that all workers see, as a `StateReference`."""
+
+    path: str
+    key: str
+
+    def load(self) -> RoundState:
+        """Read the queries back, verified."""
+        header, arrays = models.load_model(self.path)
+        if models.model_digest(header, arrays) != self.key:
+            raise CorruptObject(f"{self.path} holds other queries than these; search again")
+        return RoundState(0, arrays)
+
+
+def _search(
+    codes: Codes,
+    executor: Executor,
+    probes: np.ndarray,
+    k: int,
+    scratch: Path | None,
+    *,
+    asymmetric: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    program: Program = NearestProjections(k) if asymmetric else NearestCodes(k, n_active=codes.n_active)
+    if not k or not len(probes):
+        dtype = np.float64 if asymmetric else np.int32
+        return np.empty((len(probes), k), dtype), np.empty((len(probes), k), np.int64)
+    leaves = LeafPlan(codes.n_rows, codes.chunk_rows).leaves()
+    name = "query_projections" if asymmetric else "query_codes"
+    found = []
+    step = max(1, _HELD // k)
+    for at in range(0, len(probes), step):
+        reference = _share({name: probes[at : at + step]}, scratch)
+        found.append(executor.reduce(codes.reader(), leaves, program, reference))
+    return np.concatenate([part["distance"] for part in found]), np.concatenate([p["id"] for p in found])
+
+
+def _share(arrays: dict[str, np.ndarray], scratch: Path | None) -> StateReference:
+    header = {"format": "bitfleet-queries"}
+    digest = models.model_digest(header, arrays)
+    if scratch is None:
+        return HeldState(RoundState(0, arrays), digest)
+    path = scratch / f"queries-{digest[:16]}.zarr"
+    if not path.exists():
+        models.save_model(path, header, arrays)
+    return StoredQueries(str(path), digest)
+
+
+def _probes(
+    queries: Any, model: Model | None, n_bits: int | None, scratch: Path, *, asymmetric: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the queries as codes or projections, and as vectors if that is what they were."""
+    if model is None:
+        if asymmetric:
+            return checked_projections(queries, n_bits), None
+        packed, found, _ = loaded(queries, n_bits, None)
+        if n_bits not in (None, found):
+            raise ConfigError(
+                f"expected queries of {n_bits} bits, got {found}: encode both with the same model"
+            )
+        return packed, None
+    reader = make_reader(queries, scratch / "queries")
+    encoder = model.encoder()
+    if reader.n_features != encoder.n_features:
+        raise ConfigError(
+            f"the model encodes rows of {encoder.n_features} features, the queries have {reader.n_features}"
+        )
+    vectors = reader.read(LeafPlan(reader.n_rows, max(reader.n_rows, 1)).leaf(0)).vectors
+    return (projections(model, vectors) if asymmetric else encoder.encode(vectors)), vectors
+
+
+def _folder(codes: Any, scheduler: Any) -> Path | None:
+    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
+    if scheduler is None or choose(scheduler).on_this_machine or not isinstance(codes, Codes):
+        return None
+    return codes.path.parent

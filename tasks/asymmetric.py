@@ -1,0 +1,129 @@
+"""Asymmetric search: the query keeps its real numbers, only the database is bits.
+
+The distance of projections ``p`` to a code is the weight ``|p_j|`` of every bit that disagrees with the sign
+of ``p_j`` (1 where ``p_j >= 0``): a Hamming distance in which doubtful bits count little.  It orders codes as
+the score ``sum of ±p_j`` does, largest first.
+
+Weights are rounded to a grid on which float64 adds without error, far below the precision of float32: so a
+distance does not depend on the order of summation, on blocks or on the machine, and equal codes tie exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .kernels.pack import unpack_bits
+from .search import Nearest, tie_keys
+
+if TYPE_CHECKING:
+    from .protocols import Block, RoundState
+    from .search import TopK
+
+_AT_ONCE = 1 << 22  # query-code pairs whose distances are held at once
+_BITS_AT_ONCE = 1 << 23
+
+
+@dataclass(frozen=True)
+class NearestProjections:
+    """Find the codes nearest to ``state.arrays["query_projections"]`` by asymmetric distance.
+
+    The summary holds ``distance`` float64 and ``id`` int64, both of shape (q, min(k, n)), nearest first.
+
+    Attributes
+    ----------
+    k : int
+    seed : int or None
+        Orders equal distances; None: by row number.
+    """
+
+    k: int
+    seed: int | None = None
+
+    def accumulator(self, state: RoundState) -> NearestProjectionsAccumulator:
+        """Build the accumulator from the queries in ``state``."""
+        return NearestProjectionsAccumulator(state.arrays["query_projections"], self.k, self.seed)
+
+
+class NearestProjectionsAccumulator(Nearest):
+    """The k codes nearest to each query's projections (q, n_bits); blocks hold packed codes."""
+
+    dtype = np.float64
+
+    def __init__(self, projections: np.ndarray, k: int, seed: int | None) -> None:
+        super().__init__(len(projections), k, seed)
+        self._projections = projections
+
+    def _rank(self, block: Block) -> TopK:
+        ties = tie_keys(self.seed, block.rows)
+        order = np.lexsort((block.rows, ties))
+        k = min(self.k, len(order))
+        distance, places = nearest_to_projections(self._projections, block.vectors[order], k)
+        chosen = order[places]
+        return {"distance": distance, "tie": ties[chosen], "id": block.rows[chosen]}
+
+
+def nearest_to_projections(
+    projections: np.ndarray, packed: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k codes nearest to each query's projections, the earlier row first among equals.
+
+    Parameters
+    ----------
+    projections : ndarray of float, shape (q, n_bits)
+        Finite.
+    packed : ndarray of uint8, shape (n, ceil(n_bits / 8))
+    k : int
+        At most n.
+
+    Returns
+    -------
+    distances : ndarray of float64, shape (q, k)
+    rows : ndarray of int64, shape (q, k)
+    """
+    n_bits = projections.shape[1]
+    weights = on_grid(projections)
+    best = np.full((len(weights), k), np.inf), np.full((len(weights), k), len(packed), np.int64)
+    rows_at_once = max(1, _BITS_AT_ONCE // max(n_bits, 1))
+    queries_at_once = max(1, _AT_ONCE // rows_at_once)
+    for start in range(0, len(packed), rows_at_once):
+        bits = unpack_bits(packed[start : start + rows_at_once], n_bits).astype(np.float64)
+        for at in range(0, len(weights), queries_at_once):
+            queries = weights[at : at + queries_at_once]
+            distances = np.maximum(queries, 0).sum(axis=1)[:, None] - queries @ bits.T
+            for q, row in enumerate(distances, start=at):
+                _improve(best[0][q], best[1][q], row, start)
+    return best
+
+
+def asymmetric_distances(projections: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """Return the distances of all pairs by the definition, float64, shape (q, n); ``bits`` are 0 and 1."""
+    weights = on_grid(projections)
+    unlike = (weights[:, None, :] >= 0) != (bits[None, :, :] == 1)
+    return np.where(unlike, np.abs(weights)[:, None, :], 0.0).sum(axis=2)
+
+
+def on_grid(projections: np.ndarray) -> np.ndarray:
+    """Round each query's numbers so that any sum of them is exact in float64."""
+    projections = np.asarray(projections, np.float64)
+    n_bits = max(projections.shape[1], 1)
+    exponents = np.frexp(np.abs(projections).max(axis=1, initial=0.0))[1]
+    places = 52 - int(n_bits).bit_length()
+    scale = (places - exponents)[:, None]
+    return np.ldexp(np.rint(np.ldexp(projections, scale)), -scale)
+
+
+def _improve(distances: np.ndarray, rows: np.ndarray, candidates: np.ndarray, start: int) -> None:
+    """Put what is nearer than the k-th so far into a ranked list, in place; later rows lose ties."""
+    k = len(distances)
+    near = np.flatnonzero(candidates < distances[-1])
+    if len(near) > 4 * k:
+        near = near[candidates[near] <= np.partition(candidates[near], k - 1)[k - 1]]
+    if not len(near):
+        return
+    both = np.concatenate([distances, candidates[near]])
+    order = np.argsort(both, kind="stable")[:k]
+    rows[:] = np.concatenate([rows, near + start])[order]
+    distances[:] = both[order]
