@@ -26,8 +26,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .kernels.exact import exact_scores, fixed_product, padded_width
-from .kernels.fast import centre, centred_rows, decide_winners, sure_signs, sure_winners
+from .kernels.exact import fixed_product, padded_width
+from .kernels.fast import (
+    centre,
+    centred_rows,
+    decide_winners,
+    exact_scores_of,
+    sure_signs,
+    sure_winners,
+)
 from .kernels.pack import packed_width, unpack_bits
 
 if TYPE_CHECKING:
@@ -191,12 +198,13 @@ class ProjectionEncoder:
         limits = self._plan.relative_error * self._plan.lengths
         rows, columns = sure_signs(scores, tile.lengths, limits, packed)
         if len(rows):
-            exact = self._exact_scores(tile, rows, columns)
+            vectors, mean, places = tile.centring(rows)
+            exact = exact_scores_of(vectors, mean, places, self._plan.columns, columns)
             for bit in range(8):  # one bit of a byte at a time, so that no byte is written twice at once
                 mine = columns % 8 == bit
-                places = rows[mine], columns[mine] // 8
+                bytes_ = rows[mine], columns[mine] // 8
                 ones = (exact[mine] >= 0).astype(np.uint8) << np.uint8(bit)
-                packed[places] = packed[places] & np.uint8(255 - (1 << bit)) | ones
+                packed[bytes_] = packed[bytes_] & np.uint8(255 - (1 << bit)) | ones
 
     def _encode_winners(self, tile: _Tile, scores: np.ndarray, packed: np.ndarray) -> None:
         assert self.n_active is not None
@@ -205,20 +213,8 @@ class ProjectionEncoder:
         if len(unsure):
             margins = 2 * error * tile.lengths[unsure]
             bounds = np.column_stack([brackets[:, 0] - margins, brackets[:, 1] + margins])
-            vectors, mean, rows = tile.vectors, tile.mean, unsure
-            if tile.exponents.any():
-                vectors, mean = tile.centred(unsure), np.zeros(self._plan.columns.shape[1])
-                rows = np.arange(len(unsure))
-            decide_winners(
-                scores, unsure, bounds, (vectors, mean, rows), self._plan.columns, self.n_active, packed
-            )
-
-    def _exact_scores(self, tile: _Tile, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the exact scores of a tile's rows, ascending, for these columns."""
-        first = np.ones(len(rows), bool)
-        first[1:] = rows[1:] != rows[:-1]
-        padded = tile.centred(rows[first])
-        return exact_scores(padded, self._plan.columns, np.cumsum(first) - 1, columns)
+            centring = tile.centring(unsure)
+            decide_winners(scores, unsure, bounds, centring, self._plan.columns, self.n_active, packed)
 
 
 class _Tile(NamedTuple):
@@ -227,6 +223,13 @@ class _Tile(NamedTuple):
     mean: np.ndarray  # (d,)
     lengths: np.ndarray  # (m,) Euclidean lengths after centring and scaling
     exponents: np.ndarray  # (m,) of the powers of two that bring rows to size
+
+    def centring(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return vectors, mean and places: ``vectors[places] - mean`` are these rows, brought to size."""
+        if not self.exponents.any():
+            return self.vectors, self.mean, rows
+        centred = self.centred(rows)
+        return centred, np.zeros(centred.shape[1]), np.arange(len(rows))
 
     def centred(self, rows: np.ndarray) -> np.ndarray:
         """Return some rows minus the mean, brought to size; float64, zero-padded to whole lanes."""

@@ -23,7 +23,7 @@ from .random import stream
 _ORTHONORMAL = 1e-9
 _PROBED = 128  # up to here the whole residual is cheap
 _N_PROBES = 32
-_ROUNDING = 2.0**-48
+_ROUNDING = 2.0**-50
 _SMALL = 400  # up to here divide and conquer is both quick and accurate enough
 
 

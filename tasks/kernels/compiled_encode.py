@@ -235,3 +235,11 @@ def decide_winners(  # type: ignore[no-untyped-def]
             j = candidates[best]
             bits[j >> 3] |= np.uint8(1 << (j & 7))
             exact[best] = -np.inf
+
+
+@jit
+def exact_scores_of(vectors, mean, rows, columns_matrix, columns, out):  # type: ignore[no-untyped-def]
+    """Dot products of centred vectors and columns, pair by pair."""
+    lanes = np.empty(8)
+    for p in range(rows.shape[0]):
+        out[p] = _dot_centred(vectors[rows[p]], mean, columns_matrix[columns[p]], lanes)

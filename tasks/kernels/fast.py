@@ -225,6 +225,33 @@ def sure_signs_reference(
     return rows.astype(np.int64), columns.astype(np.int64)
 
 
+def exact_scores_of(
+    vectors: np.ndarray, mean: np.ndarray, rows: np.ndarray, columns_matrix: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
+    """Return the exact scores, see `exact`, of pairs of a vector, centred, and a column.
+
+    Parameters
+    ----------
+    vectors : ndarray of float32 or float64, shape (m, d), C-contiguous
+    mean : ndarray of float64, shape (d,)
+    rows, columns : ndarray of int64, shape (p,)
+    columns_matrix : ndarray of float64, shape (b, width)
+
+    Returns
+    -------
+    ndarray of float64, shape (p,)
+    """
+    if loops() is None:
+        distinct, places = np.unique(rows, return_inverse=True)
+        padded = centred_rows(vectors, distinct, mean)
+        return exact_scores_reference(padded, columns_matrix, places, columns)
+    from . import compiled_encode
+
+    out = np.empty(len(rows))
+    compiled_encode.exact_scores_of(vectors, mean, rows, columns_matrix, columns, out)
+    return out
+
+
 @functools.lru_cache(maxsize=64)
 def _search_table(n_active: int, n_bits: int) -> tuple[np.ndarray, float]:
     """Return the logarithms of all counts, and where a row of unit length would have its threshold."""

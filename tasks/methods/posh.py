@@ -161,17 +161,19 @@ class POSH(LinearMethod):
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Add up winners under fixed weights, or run Algorithm 1 over a pass."""
+        front = front_of(state)
+        dtype = np.float64 if data_info(state).dtype == "float64" else np.float32
         if self._schedule == "paper":
             return AlgorithmOne(
-                front_of(state),
+                front,
                 state.arrays["weights"],
                 state.arrays["memory"],
                 state.arrays.get("basis"),
                 n_active=self.n_active,
                 batch_size=self._paper_batch,
+                dtype=np.float64 if front.components is None else dtype,
             )
-        dtype = np.float64 if data_info(state).dtype == "float64" else np.float32
-        return Winners(front_of(state), state.arrays["weights"], n_active=self.n_active, dtype=dtype)
+        return Winners(front, state.arrays["weights"], n_active=self.n_active, dtype=dtype)
 
     def train_advance(
         self, state: RoundState, summary: Arrays

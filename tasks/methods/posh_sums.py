@@ -69,7 +69,8 @@ class AlgorithmOne:
 
     Rows of one batch share W, so they are scored together; M grows row by row in stored order, and W
     follows after every ``batch_size`` rows counted from the start of the epoch, wherever blocks begin
-    and end. Rows after the last full batch enter M and wait there for the next epoch. All in float64.
+    and end. Rows after the last full batch enter M and wait there for the next epoch. All in float64, except
+    that principal components of float32 rows, and scores of these, are ``dtype``.
 
     With a basis (principal components of the data) rows, M and W are turned to it for the epoch: there the
     Procrustes problem is accurate, and nothing need be turned at each of its steps. `finalize` turns back.
@@ -86,6 +87,7 @@ class AlgorithmOne:
         *,
         n_active: int,
         batch_size: int,
+        dtype: type[np.floating[Any]] = np.float64,
     ) -> None:
         self.front = front
         self.weights = weights
@@ -93,12 +95,13 @@ class AlgorithmOne:
         self.basis = basis
         self.n_active = n_active
         self.batch_size = batch_size
+        self.dtype = dtype
 
     def init(self) -> dict[str, np.ndarray]:
         """Return the weights and the memory of the last epoch, and sums over no rows."""
         return {
-            "weights": self._turned(self.weights),
-            "memory": self._turned(self.memory),
+            "weights": self._turned(np.array(self.weights)),
+            "memory": self._turned(np.array(self.memory)),
             "agreement": np.zeros(()),
             "square": np.zeros(()),
             "uses": np.zeros(len(self.weights), np.int64),
@@ -107,7 +110,7 @@ class AlgorithmOne:
 
     def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
         """Learn from the rows of one block."""
-        for tile in self.front.tiles(block.vectors, np.float64):
+        for tile in self.front.tiles(block.vectors, self.dtype):
             rows, start = self._turned(tile), 0
             while start < len(rows):
                 room = self.batch_size - int(state["count"]) % self.batch_size
@@ -127,15 +130,15 @@ class AlgorithmOne:
         return {**state, **turned}
 
     def _turned(self, rows: np.ndarray) -> np.ndarray:
-        return np.array(rows) if self.basis is None else rows @ self.basis
+        return rows if self.basis is None else rows @ self.basis
 
     def _learn(self, state: dict[str, np.ndarray], rows: np.ndarray) -> None:
         """Add rows of one batch; at its end solve the Procrustes problem."""
-        scores = rows @ state["weights"].T
+        scores = rows @ state["weights"].T.astype(self.dtype, copy=False)
         active = top_active(scores, self.n_active)
         add_rows(state["memory"], active, rows)
-        state["agreement"] += np.take_along_axis(scores, active, axis=1).sum()
-        state["square"] += np.einsum("ij,ij->", rows, rows)
+        state["agreement"] += np.take_along_axis(scores, active, axis=1).sum(dtype=np.float64)
+        state["square"] += np.einsum("ij,ij->", rows, rows, dtype=np.float64)
         state["uses"] += np.bincount(active.ravel(), minlength=len(state["uses"]))
         state["count"] += len(rows)
         if int(state["count"]) % self.batch_size == 0:

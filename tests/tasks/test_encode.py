@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -137,6 +139,30 @@ def test_every_number_type_gives_the_codes_of_its_values(sparse: bool) -> None:
     expected = encoder.encode(small.astype(np.float64))
     for dtype in ("?", "u1", "i1", "u2", "i2", "i4", "u4", "i8", "u8", "f2", "f4", ">f4", "<f8"):
         np.testing.assert_array_equal(encoder.encode(small.astype(dtype)), expected)
+
+
+def test_without_numba_the_codes_are_the_same() -> None:
+    script = """
+import sys, warnings
+sys.modules["numba"] = None
+warnings.simplefilter("ignore")
+import numpy as np
+from bitfleet.tasks.encode import ProjectionEncoder
+rng = np.random.default_rng(14)
+first, second = rng.normal(size=(450, 6)), rng.integers(-2, 3, (6, 45)).astype(float)
+rows = np.concatenate([rng.normal(size=(30, 450)), rng.integers(-1, 2, (30, 450)), np.zeros((1, 450))])
+rows[7] *= 1e-200
+for n_active in (None, 5):
+    for factors in (None, (first, second)):
+        encoder = ProjectionEncoder(rng.normal(size=450), first @ second, n_active, factors=factors)
+        for dtype in ("f4", "f8"):
+            print(encoder.encode(rows.astype(dtype)).tobytes().hex())
+"""
+    bare = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ours = script.replace('sys.modules["numba"] = None', "")
+    done = subprocess.run([sys.executable, "-c", ours], capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) == 8
+    assert done.stdout == bare.stdout
 
 
 def test_more_features_than_float32_can_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,13 @@ def test_centring(m: int, d: int, dtype: str, seed: int) -> None:
     np.testing.assert_array_equal(padded[:, :d], vectors[rows].astype(float) - mean)
     assert padded.shape == (len(rows), exact.padded_width(d))
     assert not padded[:, d:].any()
+    n_pairs = 9 if m else 0
+    pairs = rng.integers(0, max(m, 1), n_pairs), rng.integers(0, 4, n_pairs)
+    columns = np.zeros((4, exact.padded_width(d)))
+    columns[:, :d] = rng.normal(size=(4, d))
+    whole = fast.centred_rows(vectors, np.arange(m), mean)
+    scores = fast.exact_scores_of(vectors, mean, pairs[0], columns, pairs[1])
+    np.testing.assert_array_equal(scores, exact.exact_scores_reference(whole, columns, *pairs))
 
 
 @settings(max_examples=100, deadline=None)
