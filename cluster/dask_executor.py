@@ -10,7 +10,7 @@ The driver holds the pieces in flight and one open node per level and worker, wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from distributed.comm import CommClosedError
 
@@ -19,7 +19,7 @@ from . import fingerprint, tree, worker
 from .embedded import ensure_small
 from .errors import ClusterError, ClusterLost
 from .placement import Placement
-from .session import RESUME, Session, list_workers, reaching
+from .session import RESUME, Session, Stranded, list_workers, reaching
 from .worker import Piece, Work
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
     from ..tasks.protocols import BlockAddress, BlockFunction, BlockReader, Program, StateReference
+
+T = TypeVar("T")
 
 MAX_LEAVES_PER_TASK = 64  # what is computed again when a worker dies
 ADDRESS_BYTES_PER_TASK = 200_000
@@ -90,7 +92,8 @@ class DaskExecutor:
         """
         tree.check(len(addresses), fan_in)
         work = self._work(program, reader, reference)
-        with Session(self.client, self._worker_timeout) as session:
+
+        def talk(session: Session) -> dict[str, np.ndarray]:
             root: list[Future] = []
             if addresses:
                 sequential = session.wait_for(session.submit("bitfleet-start", worker.probe, work))
@@ -98,6 +101,8 @@ class DaskExecutor:
                 root = [add(session, work, addresses, fan_in)]
             summary = session.submit("bitfleet-finish", worker.finish, work, *root, priority=10)
             return session.wait_for(summary)
+
+        return self._in_session(talk)
 
     def map(
         self,
@@ -113,8 +118,8 @@ class DaskExecutor:
         """
         work = self._work(function, reader, reference)
         results: list[dict[str, Any] | None] = [None] * len(addresses)
-        with Session(self.client, self._worker_timeout) as session:
 
+        def talk(session: Session) -> None:
             def submit(piece: Piece, where: str) -> Future:
                 return session.submit(
                     "bitfleet-map", worker.map_piece, work, piece, index=piece.span, worker=where or None
@@ -122,7 +127,18 @@ class DaskExecutor:
 
             for span, future in _stream(session, work.reader, addresses, fan_in=8, submit=submit):
                 results[span.start : span.stop] = session.result(future)
+
+        self._in_session(talk)
         return results  # type: ignore[return-value]
+
+    def _in_session(self, talk: Callable[[Session], T]) -> T:
+        """Do the work; where the last worker died and stranded tasks, once more, without hints."""
+        try:
+            with Session(self.client, self._worker_timeout) as session:
+                return talk(session)
+        except Stranded:
+            with Session(self.client, self._worker_timeout, hints=False) as session:
+                return talk(session)
 
     def _work(self, program: Any, reader: BlockReader, reference: StateReference) -> Work:
         ensure_small({"program": program, "reader": reader, "reference": reference})

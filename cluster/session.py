@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 RESUME = "The last committed round is intact: start a cluster and resume the run."
 POLL_SECONDS = 2.0
+IDLE_LOOKS = 2
+
+
+class Stranded(Exception):
+    """Tasks wait for workers that are gone, although others are idle; submitted without hints they run.
+
+    Dask drops a hint where another worker is there at that moment.  Where the last worker has died, it keeps
+    the task for that worker's address, which no worker will ever have again.
+    """
 
 
 class Session:
@@ -37,10 +46,14 @@ class Session:
     client : distributed.Client
     worker_timeout : float
         Seconds to wait for a worker while there is none.
+    hints : bool
+        Whether tasks are offered to the workers that they are meant for.
     """
 
-    def __init__(self, client: Client, worker_timeout: float) -> None:
+    def __init__(self, client: Client, worker_timeout: float, *, hints: bool = True) -> None:
         self.client = client
+        self._hints = hints
+        self._idle_looks = 0
         self._worker_timeout = worker_timeout
         self._token = uuid.uuid4().hex[:12]
         self._running: set[Future] = set()  # keeps them alive until they have ended
@@ -71,7 +84,7 @@ class Session:
         priority: int = 0,
     ) -> Future:
         """Submit a task under a key of its own, and note when it ends."""
-        hints = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        hints = {"workers": [worker], "allow_other_workers": True} if worker and self._hints else {}
         with reaching(self.client):
             future = self.client.submit(
                 function, *arguments, key=(f"{name}-{self._token}", *index), priority=priority, **hints
@@ -82,13 +95,15 @@ class Session:
         return future
 
     def next_ended(self) -> Future:
-        """Wait until any task has ended well; raise the error of one that has not."""
+        """Wait until any task has ended well; raise the error of one that has not, or `Stranded`."""
         while True:
             try:
                 future = self._ended.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 self._check_alive()
+                self._check_stranded()
                 continue
+            self._idle_looks = 0
             self._running.discard(future)
             if future.status in ("error", "cancelled"):
                 self.result(future)
@@ -119,6 +134,18 @@ class Session:
             raise ClusterLost(f"the client was closed while a round was running. {RESUME}")
         if not self.workers() and time.monotonic() - self._last_seen > self._worker_timeout:
             raise ClusterLost(f"there has been no worker for {self._worker_timeout:g} s. {RESUME}")
+
+    def _check_stranded(self) -> None:
+        """Raise if, time after time, workers are idle and none has a task of ours."""
+        if not self._hints:
+            return
+        with reaching(self.client):
+            processing = self.client.processing().values()
+        ours = any(self._token in str(key) for keys in processing for key in keys)
+        idle = any(not keys for keys in processing)
+        self._idle_looks = self._idle_looks + 1 if idle and not ours else 0
+        if self._idle_looks >= IDLE_LOOKS:
+            raise Stranded
 
 
 def list_workers(client: Client) -> dict[str, int]:

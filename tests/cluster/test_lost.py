@@ -88,6 +88,26 @@ def test_two_workers_killed_in_mid_round_change_nothing(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_the_only_worker_killed_in_mid_round_changes_nothing(tmp_path):
+    """Its successor has another address, and tasks that were meant for the dead one do not wait for it."""
+    arguments = toys.Formula(80), toys.leaves(20)
+    expected = SerialExecutor().reduce(*arguments, toys.Sum(), toys.EMPTY, fan_in=4)
+
+    def kill():
+        wait_until(lambda: len(list(tmp_path.glob("pid-*"))) >= 1)
+        os.kill(int(next(tmp_path.glob("pid-*")).name.removeprefix("pid-")), signal.SIGKILL)
+
+    with connect(n_workers=1) as client:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        got = DaskExecutor(client).reduce(*arguments, toys.Slow(str(tmp_path)), toys.EMPTY, fan_in=4)
+        killer.join()
+    assert len(list(tmp_path.glob("pid-*"))) == 2
+    assert {name: array.tobytes() for name, array in got.items()} == {
+        name: array.tobytes() for name, array in expected.items()
+    }
+
+
 def test_a_block_that_kills_every_worker_ends_the_round(tmp_path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
