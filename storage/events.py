@@ -115,9 +115,13 @@ class Heartbeat:
 
 
 def heartbeat_age(run: str | os.PathLike[str]) -> float | None:
-    """Return the seconds since the last sign of life of a run's driver, None if there is none."""
+    """Return the seconds since the last sign of life of a run's driver, None if there is none.
+
+    One from the future, left by a driver that died before the clock was set back, is as good as an old one:
+    a driver that lives gives the next one by the clock as it is.
+    """
     try:
-        return max(0.0, time.time() - (Path(run) / HEARTBEAT).stat().st_mtime)
+        return abs(time.time() - (Path(run) / HEARTBEAT).stat().st_mtime)
     except OSError:
         return None
 

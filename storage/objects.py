@@ -236,12 +236,15 @@ class LocalObjects:
         remove(path)
 
     def age(self, key: str) -> float:
-        """Return the seconds since the youngest change at or below ``key``; infinite if it is gone."""
+        """Return the seconds since the youngest change at or below ``key``; infinite if it is gone.
+
+        Never less than 0, though the clock may have been set back since.
+        """
         path = self.path(key)
         stamps = [modified(path)]
         for folder, _, files in os.walk(path):
             stamps += [modified(Path(folder)), *(modified(Path(folder, name)) for name in files)]
-        return time.time() - max(stamps)
+        return max(0.0, time.time() - max(stamps))
 
     def _write(self, path: Path, data: bytes) -> None:
         with open(path, "xb") as file:

@@ -92,3 +92,9 @@ def test_nothing_is_removed_from_a_damaged_run(run):
 def test_a_negative_grace_time_is_refused(run):
     with pytest.raises(ValueError, match="grace_seconds >= 0"):
         clean_run(run, grace_seconds=-1)
+
+
+def test_a_clock_that_was_set_back_keeps_no_debris_for_ever(run):
+    grow_old(run, -7200)
+    assert clean_run(run) == []
+    assert clean_run(run, grace_seconds=0) == DEBRIS

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 
 import pytest
 from bitfleet.storage.events import HEARTBEAT, EventLog, Heartbeat, heartbeat_age
@@ -87,3 +89,10 @@ def test_a_driver_does_not_stop_the_heart_of_another(tmp_path):
         with Heartbeat(tmp_path):
             (tmp_path / HEARTBEAT).write_text('{"id": "another"}')
         assert heartbeat_age(tmp_path) is not None
+
+
+def test_a_heartbeat_from_the_future_is_no_sign_of_life(tmp_path):
+    with Heartbeat(tmp_path):
+        ahead = time.time() + 7200
+        os.utime(tmp_path / HEARTBEAT, (ahead, ahead))
+        assert 7100 < heartbeat_age(tmp_path) < 7300
