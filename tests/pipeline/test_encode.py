@@ -12,6 +12,7 @@ import pytest
 import zarr
 from bitfleet.pipeline import arrays, encode
 from bitfleet.pipeline.config import build_method, method_names
+from bitfleet.pipeline.estimators import BinaryHasher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +23,11 @@ SMALL: dict[str, dict[str, Any]] = {"sparse": {"n_bits": 40, "n_active": 5}, "de
 
 
 def estimator(name: str) -> Any:
-    cls = {"lsh": bf.LSH, "itq": bf.ITQ, "fruit_fly": bf.FruitFly, "posh": bf.POSH}[name]
+    public = [getattr(bf, each) for each in bf.__all__]
+    hashers = [each for each in public if isinstance(each, type) and issubclass(each, BinaryHasher)]
+    cls = {each._method: each for each in hashers}[name]
     kind = "sparse" if build_method(name, {}).sparse else "dense"
-    return cls(**SMALL[kind], random_state=0)
+    return cls(**{} if name == "sign" else SMALL[kind], random_state=0)
 
 
 @pytest.fixture(scope="module", params=method_names())
