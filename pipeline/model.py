@@ -20,9 +20,8 @@ from ..storage.errors import CorruptObject, StorageError
 from ..storage.objects import LocalObjects
 from ..storage.rounds import load_round
 from ..storage.run import RunDirectory, newest_manifest
-from ..tasks.decoder import Decoder, space_of
-from ..tasks.protocols import DataInfo, RoundState
 from ..tasks.refine import thresholding_of
+from . import model_checks as checked
 from .config import build_method, method_table
 from .encode import encode_vectors, unpack
 from .errors import ConfigError
@@ -30,7 +29,8 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..tasks.protocols import Encoder, Method, StateReference
+    from ..tasks.decoder import Decoder
+    from ..tasks.protocols import DataInfo, Encoder, Method, RoundState, StateReference
     from .arrays import Vectors
 
 FORMAT = "bitfleet-model"
@@ -300,68 +300,12 @@ def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Path
         params = dict(header["method"])
         method = build_method(params.pop("name"), params)
         own = {name: array for name, array in arrays.items() if name != MATRIX}
-        model = Model(method, _state(header, own), _info(header["info"]), path)
-        _check_encoder(model)
+        model = Model(method, checked.state(header, own), checked.info(header["info"]), path)
+        checked.check_encoder(model)
         if "decoder" in header or MATRIX in arrays:
-            model = replace(model, decoder=_decoder(model, header["decoder"], arrays[MATRIX]))
+            model = replace(model, decoder=checked.decoder(model, header["decoder"], arrays[MATRIX]))
     except ConfigError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptObject(f"{path} has a broken header or broken arrays: {error}") from error
     return model
-
-
-def _state(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> RoundState:
-    number, scalars = header["round"], dict(header["scalars"])
-    if type(number) is not int or number < 0:
-        raise ValueError(f"expected a round >= 0, got {number!r}")
-    strange = sorted(name for name, value in scalars.items() if isinstance(value, list | dict))
-    if strange:
-        raise ValueError(f"expected plain values as scalars, {', '.join(strange)} are none")
-    stated = header["info"]
-    for name in sorted(scalars.keys() & stated.keys()):
-        if (type(scalars[name]), scalars[name]) != (type(stated[name]), stated[name]):
-            raise ValueError(f"its state has {name} = {scalars[name]!r}, its data {stated[name]!r}")
-    return RoundState(number, dict(arrays), scalars)
-
-
-def _info(stated: Mapping[str, Any]) -> DataInfo:
-    info = DataInfo(**stated)
-    for name in ("n_rows", "n_features"):
-        value = getattr(info, name)
-        if type(value) is not int or value < 1:
-            raise ValueError(f"expected {name} >= 1, got {value!r}")
-    if info.dtype not in ("float32", "float64"):
-        raise ValueError(f"expected the dtype float32 or float64, got {info.dtype!r}")
-    return info
-
-
-def _decoder(model: Model, stated: Mapping[str, Any], matrix: np.ndarray) -> Decoder:
-    """Return the decoder; ValueError if matrix and header do not make one of this model's codes."""
-    ridge, encoder = stated["ridge"], model.encoder()
-    if type(ridge) is not float or not 0 <= ridge < float("inf"):
-        raise ValueError(f"expected a ridge >= 0, got {ridge!r}")
-    if matrix.dtype != np.float64 or len(matrix) != encoder.n_bits:
-        raise ValueError(
-            f"expected a decoder of {encoder.n_bits} bits in float64, got {matrix.dtype} of {matrix.shape}"
-        )
-    return Decoder(matrix, space_of(model.state, encoder.n_features), encoder.n_active is None, ridge)
-
-
-def _check_encoder(model: Model) -> None:
-    """Raise unless the arrays make the encoder that method and data description promise."""
-    try:
-        encoder = model.encoder()
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a method makes of arrays that are not its own
-        raise ValueError(f"its arrays make no encoder ({type(error).__name__}: {error})") from error
-    wanted = {
-        "n_features": model.info.n_features,
-        "n_bits": getattr(model.method, "n_bits", None),  # None: the method's choice
-        "n_active": getattr(model.method, "n_active", None),
-    }
-    for name, expected in wanted.items():
-        found = getattr(encoder, name)
-        if found != expected and not (name == "n_bits" and expected is None):
-            raise ValueError(f"it promises {name} = {expected}, its arrays make codes with {name} = {found}")
