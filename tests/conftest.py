@@ -1,13 +1,34 @@
-"""Fixtures for every test: the shared real data, small data, and where things are."""
+"""Fixtures for every test: the shared real data, small data, clusters, and where things are."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from distributed import Client
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    """Take one BLAS thread in this process: several cost small matrices ten times the time.
+
+    Processes that tests start are as users start them, and tests that are about threads ask for more.
+    """
+    import scipy.linalg  # noqa: F401  (a library has to be loaded before it can be limited)
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +54,20 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
     centres = rng.normal(size=(5, 24)) * 3
     vectors = (centres[labels] + rng.normal(size=(600, 24))).astype(np.float32)
     return vectors, labels.astype(np.int64)
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Callable[[int], Client]]:
+    """Clusters by number of workers, each started when it is first asked for; tests leave them as they were.
+
+    Starting workers is what costs most in these tests, so all of them share these.
+    """
+    from bitfleet.cluster.launch import connect
+
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def start(n_workers: int) -> Client:
+            return stack.enter_context(connect("local", n_workers=n_workers, memory_limit="1 GiB"))
+
+        yield start

@@ -17,18 +17,25 @@ METHODS = {
     "biohash": {"n_bits": 96, "n_active": 6, "n_epochs": 3},
     "spherical_hash": {"n_bits": 400, "n_active": 6, "n_epochs": 3, "dead_units": "reseed"},
     "posh": {"n_bits": 96, "n_active": 6, "n_epochs": 4},
+    "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }
 BLOCK_ROWS = 128
+PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
+DTYPES = {"float32": "uint8", "float64": "float64"}  # in memory: as stored
 
 
-def digits(n: int) -> np.ndarray:
-    """Return ``n`` of the bundled digits, every 13th pixel: real, small, with constant features."""
+def digits(n: int, dtype: str = "float32") -> np.ndarray:
+    """Return ``n`` of the bundled digits, every 13th pixel: real, small, with constant features.
+
+    As ``float64`` they are fractions that float32 cannot hold.
+    """
     from bitfleet.pipeline import demo
 
     with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
-        return file["X"][:n, ::13]
+        pixels = file["X"][:n, ::13]
+    return pixels / 255 if dtype == "float64" else pixels
 
 
 def method_of(case: str) -> tuple[str, dict]:

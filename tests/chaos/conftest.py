@@ -16,32 +16,59 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers inherit it: chaos_cases and slow_reader are modules
 
-from chaos_cases import BLOCK_ROWS, digits, method_of
+from chaos_cases import DTYPES, PLAN, digits, method_of
 
 DRIVER = Path(__file__).with_name("driver.py")
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,000 digits of 61 pixels as a data set of 8 blocks."""
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """1,000 digits of 61 pixels by their type in memory, as data sets of 8 blocks."""
     folder = tmp_path_factory.mktemp("data")
-    np.save(folder / "digits.npy", digits(1000))
-    bf.ingest(folder / "digits.npy", folder / "digits.zarr")
-    return folder / "digits.zarr"
+    for dtype in DTYPES:
+        np.save(folder / f"{dtype}.npy", digits(1000, dtype))
+        bf.ingest(folder / f"{dtype}.npy", folder / f"{dtype}.zarr")
+    return {dtype: folder / f"{dtype}.zarr" for dtype in DTYPES}
 
 
 @pytest.fixture(scope="session")
-def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Return a function: case -> digests of model and codes of a run left alone."""
+def data(datasets) -> Path:
+    """The digits as they are."""
+    return datasets["float32"]
+
+
+@pytest.fixture(scope="session")
+def rechunked(datasets, tmp_path_factory: pytest.TempPathFactory):
+    """Return a function: the same data from three files, in chunks of so many rows."""
+    folder = tmp_path_factory.mktemp("rechunked")
+
+    @functools.cache
+    def ingested(chunk_rows: int, dtype: str) -> Path:
+        files = [folder / f"{chunk_rows}-{dtype}-{i}.npy" for i in range(3)]
+        for file, part in zip(files, np.array_split(digits(1000, dtype), 3), strict=True):
+            np.save(file, part)
+        again = bf.ingest(files, folder / f"{chunk_rows}-{dtype}.zarr", chunk_rows=chunk_rows)
+        assert again.chunk_rows == chunk_rows
+        assert again.digest == bf.open_dataset(datasets[dtype]).digest
+        return Path(again.path)
+
+    return ingested
+
+
+@pytest.fixture(scope="session")
+def undisturbed(datasets, tmp_path_factory: pytest.TempPathFactory):
+    """Return a function: case, type -> digests of model and codes of a run left alone, in this process."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     @functools.cache
-    def digests(case: str) -> tuple[str, str]:
+    def digests(case: str, dtype: str) -> tuple[str, str]:
         name, params = method_of(case)
-        model = bf.train(data, folder / case, name, block_rows=BLOCK_ROWS, **params)
-        return model.digest, bf.encode(model, data, folder / f"{case}.codes").digest
+        path = folder / f"{case}-{dtype}"
+        model = bf.train(datasets[dtype], path, name, **PLAN, **params)
+        assert model.info.dtype == dtype
+        return model.digest, bf.encode(model, datasets[dtype], path.with_suffix(".codes")).digest
 
-    return digests
+    return lambda case, dtype="float32": digests(case, dtype)
 
 
 class Cli:

@@ -17,9 +17,9 @@ from bitfleet.pipeline.opening import prepare
 from bitfleet.pipeline.train import train
 from bitfleet.storage.errors import ManifestConflict
 from bitfleet.storage.faults import POINTS, Faults
+from chaos_cases import PLAN
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-BLOCK_ROWS = 128
 
 
 class At(Faults):
@@ -40,7 +40,7 @@ class At(Faults):
 def main(data: str, path: str, table: str, point: str, commit: str, action: str) -> int:
     params = json.loads(table)
     method = build_method(params.pop("name"), params)
-    run = prepare(data, path, method, block_rows=BLOCK_ROWS)
+    run = prepare(data, path, method, **PLAN)
     checkpoints = run.directory.checkpoints(run.identity(), faults=At(point, int(commit), action))
     try:
         train(method, run.dataset.reader(), SerialExecutor(), checkpoints, run.plan, run.config.seed)

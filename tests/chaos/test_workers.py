@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import bitfleet as bf
-import numpy as np
 import pytest
 from bitfleet.cluster.dask_executor import DaskExecutor
 from bitfleet.cluster.launch import connect
+from bitfleet.pipeline import encode
 from bitfleet.pipeline.config import build_method
 from bitfleet.pipeline.model import Model
 from bitfleet.pipeline.opening import checkpoints_of, prepare
 from bitfleet.pipeline.train import train
 from bitfleet.tasks.protocols import DataInfo
-from chaos_cases import BLOCK_ROWS, METHODS, digits, method_of
-from slow_reader import slowed
+from chaos_cases import BLOCK_ROWS, METHODS, PLAN, method_of
+from slow_reader import slowed, victims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,58 +23,84 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-workers")
-def client(request) -> Iterator[Client]:
-    with connect("local", n_workers=request.param, memory_limit="1 GiB") as client:
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Client]:
+    """Three workers that may die: each is replaced."""
+    with connect("local", n_workers=3, memory_limit="1 GiB") as client:
         yield client
 
 
+@pytest.mark.parametrize(
+    ("n_workers", "dtype"), [(1, "float32"), (2, "float32"), (4, "float32"), (4, "float64")]
+)
 @pytest.mark.parametrize("case", METHODS)
-def test_any_number_of_workers(client, data, undisturbed, tmp_path, case):
+def test_any_number_of_workers(
+    clusters, datasets, undisturbed, tmp_path, case, n_workers, dtype, monkeypatch
+):
+    client = clusters(n_workers)
     name, params = method_of(case)
-    model = bf.train(data, tmp_path / "run", name, scheduler=client, block_rows=BLOCK_ROWS, **params)
-    codes = bf.encode(model, data, tmp_path / "codes.zarr", scheduler=client)
-    assert (model.digest, codes.digest) == undisturbed(case)
+    expected = undisturbed(case, dtype)
+    model = bf.train(datasets[dtype], tmp_path / "run", name, scheduler=client, **PLAN, **params)
+    monkeypatch.setattr(encode, "base_rows", lambda n_features: BLOCK_ROWS)  # 8 tasks, not 1
+    codes = bf.encode(model, datasets[dtype], tmp_path / "codes.zarr", scheduler=client)
+    assert codes.chunk_rows == BLOCK_ROWS
+    assert (model.digest, codes.digest) == expected
 
 
-@pytest.mark.parametrize("case", ["itq", "posh"])
-@pytest.mark.parametrize("deaths", [0, 2])
-def test_any_order_and_dead_workers(data, undisturbed, tmp_path, case, deaths):
+DEADLY = ("itq", "posh", "posh-paper")  # the others in the long tests: replacing workers takes time
+
+
+@pytest.mark.parametrize(
+    ("case", "n_deaths"),
+    [
+        *((case, 0) for case in METHODS),
+        *(pytest.param(case, 2, marks=() if case in DEADLY else pytest.mark.long) for case in METHODS),
+    ],
+)
+def test_any_order_and_workers_killed_in_mid_round(
+    mortal, datasets, undisturbed, tmp_path, case, n_deaths, monkeypatch
+):
     name, params = method_of(case)
-    run = prepare(data, tmp_path / "run", build_method(name, params), block_rows=BLOCK_ROWS)
-    checkpoints = checkpoints_of(run)
-    with connect("local", n_workers=3, memory_limit="1 GiB") as client:
-        victims = list(client.run(os.getpid).values())[:deaths]
+    expected = undisturbed(case, "float32")
+    run = prepare(datasets["float32"], tmp_path / "run", build_method(name, params), **PLAN)
+    folders = [tmp_path / "training", tmp_path / "encoding"]
+    for folder in folders:
+        folder.mkdir()
+    reader = run.dataset.reader()
+    # a round reads 8 blocks: one death in the first, one in the second where there is a second
+    deaths = [(3, 6 if name in ("lsh", "fruit_fly") else 13)[:n_deaths], (2, 5)[:n_deaths]]
 
-        def kill() -> None:
-            for pid in victims:
-                time.sleep(0.4)
-                os.kill(pid, signal.SIGKILL)
+    train(
+        run.method,
+        slowed(reader, folders[0], deaths[0]),
+        DaskExecutor(mortal),
+        checkpoints_of(run),
+        run.plan,
+        0,
+    )
+    stored = checkpoints_of(run).latest()
+    model = Model(run.method, stored, DataInfo(run.plan.n_rows, run.dataset.n_features))
+    model = bf.load(model.save(tmp_path / "model.zarr"))
+    assert model.digest == expected[0]
 
-        killer = threading.Timer(0.6, kill)
-        killer.start()
-        state = train(
-            run.method, slowed(run.dataset.reader(), 0.4), DaskExecutor(client), checkpoints, run.plan, 0
-        )
-        killer.join()
-        survivors = set(client.run(os.getpid).values())
-    assert not survivors & set(victims)
-    model = Model(run.method, state, DataInfo(run.plan.n_rows, run.dataset.n_features))
-    assert model.digest == undisturbed(case)[0]
-    assert bf.encode(model, data, tmp_path / "codes.zarr").digest == undisturbed(case)[1]
+    monkeypatch.setattr(encode, "base_rows", lambda n_features: BLOCK_ROWS)
+    codes = encode.encode_to(
+        model,
+        slowed(reader, folders[1], deaths[1]),
+        run.dataset.digest,
+        tmp_path / "codes.zarr",
+        DaskExecutor(mortal),
+    )
+    assert codes.digest == expected[1]
+    for folder in folders:
+        assert len(victims(folder)) == n_deaths
 
 
-@pytest.mark.parametrize("chunk_rows", [64, 100, 1000])
-def test_any_chunking_of_the_input(undisturbed, data, tmp_path, chunk_rows):
-    """The stored chunks, and the chunks of a file that was several, decide nothing."""
-    parts = np.array_split(digits(1000), 3)
-    for i, part in enumerate(parts):
-        np.save(tmp_path / f"{i}.npy", part)
-    files = [tmp_path / f"{i}.npy" for i in range(3)]
-    again = bf.ingest(files, tmp_path / "again.zarr", chunk_rows=chunk_rows)
-    assert again.chunk_rows == chunk_rows
-    assert again.digest == bf.open_dataset(data).digest
-    name, params = method_of("posh")
-    model = bf.train(again, tmp_path / "run", name, block_rows=BLOCK_ROWS, **params)
+@pytest.mark.parametrize(("chunk_rows", "dtype"), [(1000, "float32"), (64, "float32"), (7, "float64")])
+@pytest.mark.parametrize("case", METHODS)
+def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk_rows, dtype):
+    name, params = method_of(case)
+    again = rechunked(chunk_rows, dtype)
+    model = bf.train(again, tmp_path / "run", name, **PLAN, **params)
     codes = bf.encode(model, again, tmp_path / "codes.zarr")
-    assert (model.digest, codes.digest) == undisturbed("posh")
+    assert (model.digest, codes.digest) == undisturbed(case, dtype)

@@ -1,4 +1,4 @@
-"""Clusters shared by all cluster tests, and the toy programs made importable.
+"""The shared clusters by number of workers, and the toy programs made importable.
 
 Test modules cannot be imported by name; worker processes started from here inherit `sys.path`, so the folder
 of this file is put there and `cluster_toys` is an ordinary module for driver and workers alike.
@@ -6,33 +6,16 @@ of this file is put there and `cluster_toys` is an ordinary module for driver an
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bitfleet.cluster.launch import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from distributed import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(scope="session")
-def clusters() -> Iterator[Callable[[int], Client]]:
-    """Clusters by number of workers, each started when it is first asked for."""
-    with contextlib.ExitStack() as stack:
-
-        @functools.cache
-        def start(n_workers: int) -> Client:
-            return stack.enter_context(connect("local", n_workers=n_workers, memory_limit="1 GiB"))
-
-        yield start
 
 
 @pytest.fixture(params=[1, 2, 4], ids=lambda n: f"{n}-workers")

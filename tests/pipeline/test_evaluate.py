@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import xarray
-from bitfleet.cluster.launch import connect
 from bitfleet.pipeline.api import encode_into
 from bitfleet.pipeline.config import build_method
 from bitfleet.pipeline.evaluate import evaluate
@@ -18,10 +17,11 @@ from bitfleet.tasks.search import tie_keys
 from scipy.spatial.distance import cdist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from bitfleet.pipeline.model import Model
+    from distributed import Client
 
 ALL = ("map@50", "map_min@50", "precision@20", "recall5@30", "recall@100")
 
@@ -38,10 +38,9 @@ def model(split: tuple[tuple[np.ndarray, np.ndarray], ...], tmp_path: Path) -> M
     return fit_in_memory(split[0][0], build_method("lsh", {"n_bits": 12}), 3, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def local_client() -> Iterator[object]:
-    with connect("local", n_workers=2) as client:
-        yield client
+@pytest.fixture
+def local_client(clusters: Callable[[int], Client]) -> Client:
+    return clusters(2)
 
 
 def stored(path: Path, rows: tuple[np.ndarray, np.ndarray], chunk_rows: int = 64) -> Dataset:

@@ -8,22 +8,20 @@ import bitfleet as bf
 import dask.array as da
 import numpy as np
 import pytest
-from bitfleet.cluster.launch import connect
 from bitfleet.cluster.serial import SerialExecutor
 from bitfleet.pipeline.config import ClusterTable
 from bitfleet.pipeline.executors import SERIAL, Where, choose, joined, open_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 ROWS = np.random.default_rng(6).normal(size=(200, 8)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with connect("local", n_workers=2) as client:
-        yield client
+@pytest.fixture
+def client(clusters: Callable[[int], Any]) -> Any:
+    return clusters(2)
 
 
 def test_words_and_addresses() -> None:
