@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .kernels.running import few_smallest
 from .random import stream
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ class CoarseQuantizer:
     def _probes(self, rows: np.ndarray, n_probe: int, sizes: np.ndarray, k: int) -> np.ndarray:
         distances = _distances(self._coordinates(rows), self.centroids)
         n_probe = min(n_probe, len(self.centroids))
-        nearest = np.argpartition(distances, n_probe - 1, axis=1)[:, :n_probe]
-        nearest.sort(axis=1)
-        order = np.argsort(np.take_along_axis(distances, nearest, axis=1), axis=1, kind="stable")
-        nearest = np.take_along_axis(nearest, order, axis=1).astype(np.int64)
+        nearest = few_smallest(distances, n_probe)
         short = np.flatnonzero(sizes[nearest].sum(axis=1) < k)
         if not len(short):
             return nearest

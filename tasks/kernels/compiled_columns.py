@@ -133,9 +133,16 @@ def scan_column_clusters(  # type: ignore[no-untyped-def]
     planes = np.empty((n_planes + 1) * LANES, np.uint64)
     starts = np.empty(active.shape[1], np.int64)
     for q in range(active.shape[0]):
-        for cluster in probes[q]:
+        for place in range(probes.shape[1]):
+            cluster = probes[q, place]
             if cluster < 0:
                 continue
+            following = probes[q, place + 1] if place + 1 < probes.shape[1] else -1
+            if following >= 0:  # on its way from memory while this one is searched
+                width = widths[following]
+                for c in range(starts.size):
+                    for line in range(0, width, LANES):
+                        prefetch(columns, offsets[following] + active[q, c] * width + line)
             for c in range(starts.size):
                 starts[c] = offsets[cluster] + active[q, c] * widths[cluster]
             _scan_list(

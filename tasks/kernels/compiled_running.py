@@ -15,8 +15,6 @@ from ._numba import jit
 
 SHIFT = 40  # bits of a key for the row
 _ROW = (1 << SHIFT) - 1
-_DIGIT_BITS = 8
-_DIGIT = 1 << _DIGIT_BITS
 
 
 @jit(inline="always")
@@ -53,8 +51,15 @@ def keep_in_order(keys, counts, state, q, k, distance, row):  # type: ignore[no-
 def keep(keys, counts, state, q, k, distance, row):  # type: ignore[no-untyped-def]
     """Keep a code that comes in any order: at the k-th distance the smaller row may come later."""
     if state[0, q] == keys.shape[1]:
-        keys[q].sort()
-        state[0, q] = k
+        n, last = 0, state[1, q]
+        for i in range(keys.shape[1]):
+            if keys[q, i] >> SHIFT <= last:
+                keys[q, n] = keys[q, i]
+                n += 1
+        if n > keys.shape[1] // 2:  # so many at the k-th distance: the rows decide
+            keys[q, :n].sort()
+            n = k
+        state[0, q] = n
     keys[q, state[0, q]] = (distance << SHIFT) | row
     state[0, q] += 1
     counts[q, distance] += 1
@@ -66,12 +71,14 @@ def keep(keys, counts, state, q, k, distance, row):  # type: ignore[no-untyped-d
 
 
 @jit
-def rank(keys, state, k, in_order, n_digits, counts, distances, rows):  # type: ignore[no-untyped-def]
+def rank(keys, state, k, in_order, row_bits, digit_bits, counts, distances, rows):  # type: ignore[no-untyped-def]
     """Write the k smallest keys of each query, split and sorted: digit by digit, lowest digit first.
 
     Keys that came in the order of rows need the last pass alone, over ``counts`` distances.
     """
-    digits = np.empty(_DIGIT + 1, np.int64)
+    n_values = 1 << digit_bits
+    n_digits = (row_bits + digit_bits - 1) // digit_bits
+    digits = np.empty(n_values + 1, np.int64)
     for q in range(keys.shape[0]):
         n, last = 0, state[1, q] + in_order
         taken = np.empty(state[0, q], np.int64)
@@ -83,11 +90,11 @@ def rank(keys, state, k, in_order, n_digits, counts, distances, rows):  # type: 
         for digit in range(0 if in_order else n_digits):
             digits[:] = 0
             for key in taken[:n]:
-                digits[((key >> (digit * _DIGIT_BITS)) & (_DIGIT - 1)) + 1] += 1
-            for value in range(_DIGIT):
+                digits[((key >> (digit * digit_bits)) & (n_values - 1)) + 1] += 1
+            for value in range(n_values):
                 digits[value + 1] += digits[value]
             for key in taken[:n]:
-                value = (key >> (digit * _DIGIT_BITS)) & (_DIGIT - 1)
+                value = (key >> (digit * digit_bits)) & (n_values - 1)
                 other[digits[value]] = key
                 digits[value] += 1
             taken, other = other, taken
@@ -102,3 +109,23 @@ def rank(keys, state, k, in_order, n_digits, counts, distances, rows):  # type: 
             if place < k:
                 distances[q, place] = key >> SHIFT
                 rows[q, place] = key & _ROW
+
+
+@jit
+def few_smallest(values, found):  # type: ignore[no-untyped-def]
+    """Write where the smallest of each row are, ascending, the first place among equals."""
+    n = found.shape[1]
+    best = np.empty(n, values.dtype)
+    for q in range(values.shape[0]):
+        held = 0
+        for i in range(values.shape[1]):
+            value = values[q, i]
+            if held == n and value >= best[n - 1]:
+                continue
+            place = held if held < n else n - 1
+            while place > 0 and best[place - 1] > value:
+                best[place] = best[place - 1]
+                found[q, place] = found[q, place - 1]
+                place -= 1
+            best[place], found[q, place] = value, i
+            held = min(held + 1, n)

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ._numba import loops
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONG = 400  # results from which fewer and longer passes of the final sort pay
 _SAMPLED = 16  # one tile in so many is looked at to guess the threshold
 _ENOUGH = 64  # tiles from which a guess pays
 
@@ -41,9 +44,11 @@ def ranked(buffers: Buffers, k: int, n_rows: int, *, in_order: bool) -> tuple[np
 
     n_queries = len(buffers.keys)
     distances, rows = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
-    n_digits = -(-max(n_rows - 1, 1).bit_length() // 8)
+    row_bits = max(n_rows - 1, 1).bit_length()
     places = np.empty(buffers.counts.shape[1] + 1, np.int64)
-    compiled_running.rank(buffers.keys, buffers.state, k, in_order, n_digits, places, distances, rows)
+    compiled_running.rank(
+        buffers.keys, buffers.state, k, in_order, row_bits, 8 if k < _LONG else 10, places, distances, rows
+    )
     return distances, rows
 
 
@@ -89,3 +94,19 @@ def joined(found: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarr
     if not found:
         return np.empty((0, k), np.int32), np.empty((0, k), np.int64)
     return np.concatenate([distances for distances, _ in found]), np.concatenate([rows for _, rows in found])
+
+
+def few_smallest(values: np.ndarray, n: int) -> np.ndarray:
+    """Return where the n smallest of each row are, int64 (q, n), ascending, the first place among equals."""
+    if loops() is None:
+        return few_smallest_reference(values, n)
+    from . import compiled_running
+
+    found = np.empty((len(values), n), np.int64)
+    compiled_running.few_smallest(values, found)
+    return found
+
+
+def few_smallest_reference(values: np.ndarray, n: int) -> np.ndarray:
+    """Return what `few_smallest` returns, by a stable sort."""
+    return np.argsort(values, axis=1, kind="stable")[:, :n]

@@ -39,7 +39,7 @@ class Columns:
     offsets, widths : ndarray of int64, shape (lists,)
     starts : ndarray of int64, shape (lists + 1,)
         List c holds the codes in the places ``starts[c]`` to ``starts[c + 1]``.
-    ids : ndarray of int64, shape (n,)
+    ids : ndarray of int32 or int64, shape (n,)
         The row at every place, ascending within a list; empty: the place itself.
     n_bits, n_active : int
     """
@@ -109,6 +109,7 @@ def make_columns(
         widths = -(-np.diff(starts) // (64 * _LANES)) * _LANES
         ids = np.argsort(clusters, kind="stable")
         lists = np.asarray(clusters, np.int64)
+        ids = ids.astype(np.int32 if n < 2**31 else np.int64)
         places = np.empty(n, np.int64)
         places[ids] = np.arange(n) - starts[lists[ids]]
     ends = np.cumsum(widths * (n_bits + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bitfleet.tasks import asymmetric, clusters, index
+from bitfleet.tasks.kernels import running
 from bitfleet.tasks.kernels.pack import pack_bits
 from bitfleet.tasks.protocols import Block
 from hypothesis import given, settings
@@ -70,6 +71,14 @@ def test_probes_are_the_nearest_clusters_and_enough_for_k() -> None:
             assert sizes[taken].sum() >= k
             assert sizes[taken[:-1]].sum() < k
     assert found.probes(queries[:0], 4, sizes, 1).shape[0] == 0
+
+
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_few_smallest_are_in_order_and_first_among_equals(n: int) -> None:
+    values = np.random.default_rng(n).integers(0, 9, (30, 40)).astype(np.float32)
+    expected = [sorted(range(40), key=lambda i, row=row: (row[i], i))[:n] for row in values]
+    assert np.array_equal(running.few_smallest(values, n), expected)
+    assert np.array_equal(running.few_smallest_reference(values, n), expected)
 
 
 # ---------------------------------------------------------------- asymmetric distances

@@ -270,6 +270,21 @@ def test_clusters_hold_what_sorting_finds_in_them(kind: str, n_values: int, k: i
         assert_equal(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["dense", "columns"])
+def test_without_numba_everything_is_found_too(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (blocked, pivots, vertical):
+        monkeypatch.setattr(module, "loops", lambda: None)
+    rng = np.random.default_rng(7)
+    active, queries = sparse(rng, 300, 96, 12), sparse(rng, 5, 96, 12)
+    bits = spread(active, 96), spread(queries, 96)
+    clusters, probes = rng.integers(0, 5, 300), np.array([[1, 4]] * 5)
+    expected = by_sorting(bits[1], bits[0], 20, [np.flatnonzero(np.isin(clusters, [1, 4]))] * 5)
+    assert_equal(cluster_search(kind)(active, queries, clusters, probes, 20)[0], expected)
+    everywhere = search_dense(*bits, 20) if kind == "dense" else search_sparse(active, queries, 96, 20)
+    for found in everywhere.values():
+        assert_equal(found, by_sorting(bits[1], bits[0], 20))
+
+
 # ---------------------------------------------------------------- nothing at all
 
 
@@ -281,3 +296,12 @@ def test_no_queries_and_no_codes() -> None:
     assert blocked.search_tiles(empty, words[:2], 0)[1].shape == (2, 0)
     columns = vertical.make_columns(np.empty((0, 3), np.int64), 10)
     assert vertical.search_columns(columns, np.array([[0, 1, 2]]), 0)[1].shape == (1, 0)
+
+
+def test_compiled_code_is_kept_under_what_it_comes_from() -> None:
+    """numba looks at the file of a function alone; these are compiled afresh if their helpers change, too."""
+    from bitfleet.tasks.kernels import compiled_columns, compiled_scan
+    from bitfleet.tasks.kernels._numba import _digest_of
+
+    for kernel in (compiled_scan.scan_tiles, compiled_columns.scan_columns):
+        assert _digest_of(("compiled_running", "vectors")) in str(kernel.stats.cache_path)
