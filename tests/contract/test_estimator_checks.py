@@ -28,6 +28,7 @@ ESTIMATORS = [
     bf.POSH(n_bits=8, n_active=2, n_epochs=2),
     bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="union"),
     bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="paper", batch_size=1),
+    pytest.param(bf.BOSL(), marks=pytest.mark.long),  # solves a 1024-bit problem in each of the checks
     bf.BOSL(n_bits=8, n_active=2, n_iter=2),
 ]
 

@@ -140,3 +140,25 @@ def test_data_that_the_method_refuses_is_a_configuration_error() -> None:
     reader = ArrayReader(ROWS[:, :2])
     with pytest.raises(ConfigError, match=r"walk cannot be trained on this data: expected three features"):
         train(Walk(1), reader, SerialExecutor(), MemoryCheckpoints(), PLAN, 0)
+
+
+def test_factorisations_of_a_round_see_one_blas_thread() -> None:
+    import threadpoolctl
+
+    def blas_threads() -> list[int]:
+        pools = threadpoolctl.threadpool_info()
+        return [pool["num_threads"] for pool in pools if pool["user_api"] == "blas"]
+
+    seen: list[list[int]] = []
+
+    class Watching(Walk):
+        def advance(self, state: RoundState, summary: Any) -> RoundState:
+            seen.append(blas_threads())
+            return super().advance(state, summary)
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        train(Watching(3), ArrayReader(ROWS), SerialExecutor(), MemoryCheckpoints(), PLAN, 0)
+        assert blas_threads() == before
+    assert len(before) > 0
+    assert seen == [[1] * len(before)] * 3
