@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from bitfleet.cluster.serial import SerialExecutor
+from bitfleet.cluster.threads import controller
 from bitfleet.pipeline.errors import ConfigError, Interrupted
 from bitfleet.pipeline.train import Event, RoundCommitted, RunStarted, train
 from bitfleet.storage.datasets import ArrayReader
@@ -145,9 +146,8 @@ def test_data_that_the_method_refuses_is_a_configuration_error() -> None:
 def test_factorisations_of_a_round_see_one_blas_thread() -> None:
     import threadpoolctl
 
-    def blas_threads() -> list[int]:
-        pools = threadpoolctl.threadpool_info()
-        return [pool["num_threads"] for pool in pools if pool["user_api"] == "blas"]
+    def blas_threads() -> list[int]:  # of NumPy's and SciPy's; another library may have brought its own
+        return [pool["num_threads"] for pool in controller().info() if pool["user_api"] == "blas"]
 
     seen: list[list[int]] = []
 
