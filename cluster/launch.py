@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
+REGISTER_AGAIN_SECONDS = 1.0
 
 # Threads are pinned before a worker imports NumPy, and again around each task
 ONE_THREAD = {
@@ -179,9 +181,19 @@ def _remote_client(address: str) -> Client:
             f'expected scheduler="{LOCAL}" or an address such as "tcp://host:8786", got "{address}"'
         )
     try:
-        return Client(address)
+        return _registered(address)
     except (OSError, TimeoutError) as error:
         raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running?") from error
+
+
+def _registered(address: str) -> Client:
+    try:
+        return Client(address)
+    except AssertionError:
+        # distributed expects nothing but the answer to its registration, but the scheduler may just then
+        # tell all clients of keys that another one has cancelled
+        time.sleep(REGISTER_AGAIN_SECONDS)
+        return Client(address)
 
 
 def _read_text(path: str) -> str:
