@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         StorageError,
         UnsafeObject,
     )
+    from .tasks.sketch import FrequentDirections
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "Dataset",
     "DestinationExists",
     "EnvironmentMismatch",
+    "FrequentDirections",
     "FruitFly",
     "IdentityMismatch",
     "ManifestConflict",
@@ -102,6 +104,7 @@ _HOME = {
         "StorageError",
         "UnsafeObject",
     ),
+    ".tasks.sketch": ("FrequentDirections",),
     ".cluster.errors": ("ClusterError", "ClusterLost", "EnvironmentMismatch"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
