@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .kernels.pack import unpack_bits
+from .kernels.weighted import nearest_weighted
 from .search import Nearest, tie_keys
 
 if TYPE_CHECKING:
     from .protocols import Block, RoundState
     from .search import TopK
-
-_AT_ONCE = 1 << 22  # query-code pairs whose distances are held at once
-_BITS_AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -83,19 +80,9 @@ def nearest_to_projections(
     distances : ndarray of float64, shape (q, k)
     rows : ndarray of int64, shape (q, k)
     """
-    n_bits = projections.shape[1]
-    weights = on_grid(projections)
-    best = np.full((len(weights), k), np.inf), np.full((len(weights), k), len(packed), np.int64)
-    rows_at_once = max(1, _BITS_AT_ONCE // max(n_bits, 1))
-    queries_at_once = max(1, _AT_ONCE // rows_at_once)
-    for start in range(0, len(packed), rows_at_once):
-        bits = unpack_bits(packed[start : start + rows_at_once], n_bits).astype(np.float64)
-        for at in range(0, len(weights), queries_at_once):
-            queries = weights[at : at + queries_at_once]
-            distances = np.maximum(queries, 0).sum(axis=1)[:, None] - queries @ bits.T
-            for q, row in enumerate(distances, start=at):
-                _improve(best[0][q], best[1][q], row, start)
-    return best
+    weights, scale = _whole(projections)
+    distances, rows = nearest_weighted(weights, packed, k)
+    return np.ldexp(distances.astype(np.float64), -scale), rows
 
 
 def asymmetric_distances(projections: np.ndarray, bits: np.ndarray) -> np.ndarray:
@@ -107,23 +94,15 @@ def asymmetric_distances(projections: np.ndarray, bits: np.ndarray) -> np.ndarra
 
 def on_grid(projections: np.ndarray) -> np.ndarray:
     """Round each query's numbers so that any sum of them is exact in float64."""
+    weights, scale = _whole(projections)
+    return np.ldexp(weights.astype(np.float64), -scale)
+
+
+def _whole(projections: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return whole numbers, int64, and the power of two by which they are too large, shape (q, 1)."""
     projections = np.asarray(projections, np.float64)
     n_bits = max(projections.shape[1], 1)
     exponents = np.frexp(np.abs(projections).max(axis=1, initial=0.0))[1]
     places = 52 - int(n_bits).bit_length()
     scale = (places - exponents)[:, None]
-    return np.ldexp(np.rint(np.ldexp(projections, scale)), -scale)
-
-
-def _improve(distances: np.ndarray, rows: np.ndarray, candidates: np.ndarray, start: int) -> None:
-    """Put what is nearer than the k-th so far into a ranked list, in place; later rows lose ties."""
-    k = len(distances)
-    near = np.flatnonzero(candidates < distances[-1])
-    if len(near) > 4 * k:
-        near = near[candidates[near] <= np.partition(candidates[near], k - 1)[k - 1]]
-    if not len(near):
-        return
-    both = np.concatenate([distances, candidates[near]])
-    order = np.argsort(both, kind="stable")[:k]
-    rows[:] = np.concatenate([rows, near + start])[order]
-    distances[:] = both[order]
+    return np.rint(np.ldexp(projections, scale)).astype(np.int64), scale
