@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
     from .pipeline.errors import ConfigError
-    from .pipeline.estimators_dense import ITQ, KNNH, LSH, Sign
+    from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
@@ -50,6 +50,7 @@ __all__ = [
     "ITQ",
     "KNNH",
     "LSH",
+    "NIBH",
     "POSH",
     "BioHash",
     "ClusterError",
@@ -84,7 +85,7 @@ __all__ = [
 ]
 
 _HOME = {
-    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "Sign"),
+    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),

@@ -13,6 +13,7 @@ from .methods.fruitfly import FruitFly
 from .methods.itq import ITQ
 from .methods.knnh import KNNH
 from .methods.lsh import LSH
+from .methods.nibh import NIBH
 from .methods.posh import POSH
 from .methods.sign import Sign
 from .methods.spherical_hash import SphericalHash
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Method]] = {
     "lsh": LSH,
     "itq": ITQ,
     "knnh": KNNH,
+    "nibh": NIBH,
     "fruit_fly": FruitFly,
     "biohash": BioHash,
     "spherical_hash": SphericalHash,

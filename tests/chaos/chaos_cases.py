@@ -6,8 +6,12 @@ An ordinary module, unlike test modules: ``conftest.py`` puts its folder on the 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 METHODS = {
     "lsh": {"n_bits": 24},
@@ -17,10 +21,13 @@ METHODS = {
     "biohash": {"n_bits": 96, "n_active": 6, "n_epochs": 3},
     "spherical_hash": {"n_bits": 400, "n_active": 6, "n_epochs": 3, "dead_units": "reseed"},
     "posh": {"n_bits": 96, "n_active": 6, "n_epochs": 4},
+    "nibh": {"n_bits": 24, "n_iter": 3, "n_steps": 4},
+    "nibh-admm": {"n_bits": 24, "n_iter": 2, "n_steps": 2, "solver": "admm", "n_train": 200},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }
+LONG = ("nibh", "nibh-admm")  # in the long tests alone
 BLOCK_ROWS = 128
 PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
 DTYPES = {"float32": "uint8", "float64": "float64"}  # in memory: as stored
@@ -36,6 +43,13 @@ def digits(n: int, dtype: str = "float32") -> np.ndarray:
     with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
         pixels = file["X"][:n, ::13]
     return pixels / 255 if dtype == "float64" else pixels
+
+
+def marked(cases: Iterable[str]) -> list[Any]:
+    """Return the cases as test parameters."""
+    import pytest
+
+    return [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in cases]
 
 
 def method_of(case: str) -> tuple[str, dict]:

@@ -14,7 +14,7 @@ from bitfleet.pipeline.model import Model
 from bitfleet.pipeline.opening import checkpoints_of, prepare
 from bitfleet.pipeline.train import train
 from bitfleet.tasks.protocols import DataInfo
-from chaos_cases import BLOCK_ROWS, METHODS, PLAN, method_of
+from chaos_cases import BLOCK_ROWS, LONG, METHODS, PLAN, marked, method_of
 from slow_reader import slowed, victims
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def mortal() -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("n_workers", "dtype"), [(1, "float32"), (2, "float32"), (4, "float32"), (4, "float64")]
 )
-@pytest.mark.parametrize("case", METHODS)
+@pytest.mark.parametrize("case", marked(METHODS))
 def test_any_number_of_workers(
     clusters, datasets, undisturbed, tmp_path, case, n_workers, dtype, monkeypatch
 ):
@@ -53,7 +53,7 @@ DEADLY = ("itq", "posh", "posh-paper")  # the others in the long tests: replacin
 @pytest.mark.parametrize(
     ("case", "n_deaths"),
     [
-        *((case, 0) for case in METHODS),
+        *(pytest.param(case, 0, marks=pytest.mark.long if case in LONG else ()) for case in METHODS),
         *(pytest.param(case, 2, marks=() if case in DEADLY else pytest.mark.long) for case in METHODS),
     ],
 )
@@ -97,7 +97,7 @@ def test_any_order_and_workers_killed_in_mid_round(
 
 
 @pytest.mark.parametrize(("chunk_rows", "dtype"), [(1000, "float32"), (64, "float32"), (7, "float64")])
-@pytest.mark.parametrize("case", METHODS)
+@pytest.mark.parametrize("case", marked(METHODS))
 def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk_rows, dtype):
     name, params = method_of(case)
     again = rechunked(chunk_rows, dtype)

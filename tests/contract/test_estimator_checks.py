@@ -17,6 +17,9 @@ ESTIMATORS = [
     bf.ITQ(n_bits=2, n_iter=2),
     bf.KNNH(),
     bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
+    pytest.param(bf.NIBH(), marks=pytest.mark.long),  # 600 steps in each of the checks
+    bf.NIBH(n_bits=2, n_iter=1, n_steps=5),
+    bf.NIBH(n_bits=2, n_iter=1, n_steps=5, preset="calibrated", batch_size=8),
     bf.FruitFly(),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),

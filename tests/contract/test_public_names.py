@@ -32,6 +32,7 @@ ESTIMATORS = {
     "lsh": "LSH",
     "itq": "ITQ",
     "knnh": "KNNH",
+    "nibh": "NIBH",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",
     "spherical_hash": "SphericalHash",

@@ -14,7 +14,10 @@ from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RoundState
 from bitfleet.tasks.registry import METHODS
 
 SMALL = {"n_bits": 12, "n_active": 3, "n_iter": 3, "n_epochs": 3, "n_components": None}
-OWN: dict[str, dict[str, Any]] = {"sign": {"n_bits": None}}  # at most a bit a feature
+OWN: dict[str, dict[str, Any]] = {
+    "sign": {"n_bits": None},  # at most a bit a feature
+    "nibh": {"n_steps": 8, "n_train": 100},
+}
 
 
 def build(name: str, **parameters: Any) -> Any:
@@ -80,6 +83,8 @@ CASES = [
     ("posh", {"schedule": "paper", "batch_size": 20}),
     ("spherical_hash", {"dead_units": "reseed", "n_bits": 60}),
     ("knnh", {"neighbors_from": "all", "n_train": 40}),
+    ("nibh", {"solver": "admm", "n_steps": 3}),
+    ("nibh", {"preset": "calibrated", "batch_size": 20, "n_train": 40}),
     ("biohash", {"batch_size": 20}),
     ("fruit_fly", {"matrix": "orthogonal"}),
     ("sign", {"center": True, "n_bits": 7}),
