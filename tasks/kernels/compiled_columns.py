@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _numba
-from .compiled_running import count_bits, keep, keep_in_order
+from .compiled_running import count_bits, keep_in_order
 from .vectors import LANES, add_columns, prefetch
 
 jit = _numba.jit(uses=("compiled_running", "vectors"))
@@ -32,26 +32,26 @@ def _begin(masks, overlap):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _add(columns, starts, place, masks, planes):  # type: ignore[no-untyped-def]
+def _add(columns, starts, place, masks, planes, at, stride):  # type: ignore[no-untyped-def]
     """Choose the machine code for this number of planes."""
     n_planes = masks.size - 1
     if n_planes == 5:
-        add_columns(columns, starts, place, masks, planes, 5)
+        add_columns(columns, starts, place, masks, planes, at, stride, 5)
     elif n_planes == 6:
-        add_columns(columns, starts, place, masks, planes, 6)
+        add_columns(columns, starts, place, masks, planes, at, stride, 6)
     elif n_planes == 7:
-        add_columns(columns, starts, place, masks, planes, 7)
+        add_columns(columns, starts, place, masks, planes, at, stride, 7)
     elif n_planes == 8:
-        add_columns(columns, starts, place, masks, planes, 8)
+        add_columns(columns, starts, place, masks, planes, at, stride, 8)
     else:
-        add_columns(columns, starts, place, masks, planes, 20)
+        add_columns(columns, starts, place, masks, planes, at, stride, 20)
 
 
 @jit
-def _scan_list(  # type: ignore[no-untyped-def]
-    columns, starts, first, n_codes, ids, n_active, q, k, keys, counts, state, masks, planes
+def _scan_tile(  # type: ignore[no-untyped-def]
+    columns, starts, first, n_codes, n_active, q, k, keys, counts, state, masks, planes
 ):
-    """Count the overlaps of one query with one list of codes; ``ids`` empty: rows are ``first`` and on."""
+    """Count the overlaps of one query with a tile, whose codes are the rows ``first`` and on."""
     n_planes = masks.size - 1
     over = n_planes * LANES
     _begin(masks, n_active - state[1, q])
@@ -60,7 +60,7 @@ def _scan_list(  # type: ignore[no-untyped-def]
         if limit != state[1, q]:
             limit = state[1, q]
             _begin(masks, n_active - limit)
-        _add(columns, starts, place, masks, planes)
+        _add(columns, starts, place, masks, planes, 0, LANES)
         for lane in range(LANES):
             left = planes[over + lane]
             while left != 0:
@@ -75,10 +75,7 @@ def _scan_list(  # type: ignore[no-untyped-def]
                     surplus |= ((planes[p * LANES + lane] >> bit) & np.uint64(1)) << np.uint64(p)
                 distance = limit - np.int64(surplus)
                 if distance <= state[1, q]:
-                    if ids.size:
-                        keep(keys, counts, state, q, k, distance, ids[first + i])
-                    else:
-                        keep_in_order(keys, counts, state, q, k, distance, first + i)
+                    keep_in_order(keys, counts, state, q, k, distance, first + i)
 
 
 @jit
@@ -93,7 +90,6 @@ def scan_columns(  # type: ignore[no-untyped-def]
     masks = np.empty(n_planes + 1, np.uint64)
     planes = np.empty((n_planes + 1) * LANES, np.uint64)
     starts = np.empty(active.shape[1], np.int64)
-    rows = np.empty(0, np.int64)
     tile_rows = 64 * tile_words
     n_queries = active.shape[0]
     for first in range(0, n_rows, step * tile_rows):
@@ -107,12 +103,11 @@ def scan_columns(  # type: ignore[no-untyped-def]
                         prefetch(columns, following + c * tile_words + line)
             for c in range(starts.size):
                 starts[c] = base + active[q, c] * tile_words
-            _scan_list(
+            _scan_tile(
                 columns,
                 starts,
                 first,
                 n_codes,
-                rows,
                 n_active,
                 q,
                 k,
@@ -125,14 +120,22 @@ def scan_columns(  # type: ignore[no-untyped-def]
 
 
 @jit
-def scan_column_clusters(  # type: ignore[no-untyped-def]
-    columns, offsets, widths, ids, first, probes, active, n_active, n_planes, k, keys, counts, state
+def search_column_clusters(  # type: ignore[no-untyped-def]
+    columns, offsets, widths, ids, first, probes, active, n_active, masks, k, row_bits, planes, found
 ):
-    """Compare each query with its clusters ``probes[q]``; c holds ``ids[first[c]:first[c+1]]``."""
-    masks = np.empty(n_planes + 1, np.uint64)
-    planes = np.empty((n_planes + 1) * LANES, np.uint64)
+    """Write the keys of the k codes nearest to each query in its clusters ``probes[q]``; return the most.
+
+    Cluster c holds ``ids[first[c]:first[c+1]]``.  ``masks`` are zeros, ``planes`` (n_planes + 2, words) is
+    room for all clusters of a query.  ``found`` (q, m), m > k, is filled up with the largest number; keys
+    beyond the k-th are of codes at the same distance.
+    """
+    n_planes, words = masks.size - 1, planes.shape[1]
+    flat = planes.reshape(-1)
     starts = np.empty(active.shape[1], np.int64)
+    largest = found.dtype.type(~np.uint64(0) >> np.uint64(64 - 8 * found.itemsize))
+    most = 0
     for q in range(active.shape[0]):
+        n_words = 0
         for place in range(probes.shape[1]):
             cluster = probes[q, place]
             if cluster < 0:
@@ -145,18 +148,77 @@ def scan_column_clusters(  # type: ignore[no-untyped-def]
                         prefetch(columns, offsets[following] + active[q, c] * width + line)
             for c in range(starts.size):
                 starts[c] = offsets[cluster] + active[q, c] * widths[cluster]
-            _scan_list(
-                columns,
-                starts,
-                first[cluster],
-                first[cluster + 1] - first[cluster],
-                ids,
-                n_active,
-                q,
-                k,
-                keys,
-                counts,
-                state,
-                masks,
-                planes,
-            )
+            for line in range(0, widths[cluster], LANES):
+                _add(columns, starts, line, masks, flat, n_words + line, words)
+            n_words += widths[cluster]
+        least = _split(planes, n_planes, n_words, k)
+        n, word = 0, 0
+        for place in range(probes.shape[1]):
+            cluster = probes[q, place]
+            if cluster >= 0:
+                n = _collect(
+                    planes, word, n_planes, ids, first[cluster], first[cluster + 1], n_active, least, k,
+                    row_bits, found, q, n,
+                )  # fmt: skip
+                word += widths[cluster]
+        found[q, n:] = largest
+        most = max(most, n)
+    return most
+
+
+@jit
+def _split(planes, n_planes, n_words, k):  # type: ignore[no-untyped-def]
+    """Return the k-th largest overlap; mark which are larger, in plane n_planes, and which equal, after it.
+
+    Bit by bit from the highest: it is set if k codes at least that agree so far have it, or are larger.
+    """
+    larger, equal = planes[n_planes], planes[n_planes + 1]
+    larger[:n_words] = 0
+    equal[:n_words] = ~np.uint64(0)
+    least = 0
+    for p in range(n_planes - 1, -1, -1):
+        plane = planes[p]
+        count = 0
+        for w in range(n_words):
+            count += count_bits(larger[w] | (equal[w] & plane[w]))
+        if count >= k:
+            least |= 1 << p
+            for w in range(n_words):
+                equal[w] &= plane[w]
+        else:
+            for w in range(n_words):
+                larger[w] |= equal[w] & plane[w]
+                equal[w] &= ~plane[w]
+    return least
+
+
+@jit
+def _collect(  # type: ignore[no-untyped-def]
+    planes, word, n_planes, ids, start, stop, n_active, least, k, row_bits, found, q, n
+):
+    """Add the keys of one list's marked codes to the n that there are; return how many there are now."""
+    for w in range((stop - start + 63) // 64):
+        left = planes[n_planes, word + w]
+        while left != 0:
+            lowest = left & (np.uint64(0) - left)
+            left ^= lowest
+            bit = np.uint64(count_bits(lowest - np.uint64(1)))
+            overlap = np.uint64(0)
+            for p in range(n_planes):
+                overlap |= ((planes[p, word + w] >> bit) & np.uint64(1)) << np.uint64(p)
+            row = ids[start + 64 * w + np.int64(bit)]
+            found[q, n] = ((n_active - np.int64(overlap)) << row_bits) | row
+            n += 1
+        left = planes[n_planes + 1, word + w]
+        while left != 0:
+            lowest = left & (np.uint64(0) - left)
+            left ^= lowest
+            i = start + 64 * w + count_bits(lowest - np.uint64(1))
+            if i >= stop:
+                break
+            if n == found.shape[1]:  # so many at the k-th distance: the rows decide
+                found[q].sort()
+                n = k
+            found[q, n] = ((n_active - least) << row_bits) | ids[i]
+            n += 1
+    return n

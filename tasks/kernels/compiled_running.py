@@ -71,44 +71,33 @@ def keep(keys, counts, state, q, k, distance, row):  # type: ignore[no-untyped-d
 
 
 @jit
-def rank(keys, state, k, in_order, row_bits, digit_bits, counts, distances, rows):  # type: ignore[no-untyped-def]
-    """Write the k smallest keys of each query, split and sorted: digit by digit, lowest digit first.
-
-    Keys that came in the order of rows need the last pass alone, over ``counts`` distances.
-    """
-    n_values = 1 << digit_bits
-    n_digits = (row_bits + digit_bits - 1) // digit_bits
-    digits = np.empty(n_values + 1, np.int64)
+def rank_in_order(keys, state, k, counts, distances, rows):  # type: ignore[no-untyped-def]
+    """Write the k smallest keys of each query, which came in the order of rows, split and sorted."""
     for q in range(keys.shape[0]):
-        n, last = 0, state[1, q] + in_order
-        taken = np.empty(state[0, q], np.int64)
-        for key in keys[q, : state[0, q]]:
-            if key >> SHIFT <= last:
-                taken[n] = key
-                n += 1
-        other = np.empty(n, np.int64)
-        for digit in range(0 if in_order else n_digits):
-            digits[:] = 0
-            for key in taken[:n]:
-                digits[((key >> (digit * digit_bits)) & (n_values - 1)) + 1] += 1
-            for value in range(n_values):
-                digits[value + 1] += digits[value]
-            for key in taken[:n]:
-                value = (key >> (digit * digit_bits)) & (n_values - 1)
-                other[digits[value]] = key
-                digits[value] += 1
-            taken, other = other, taken
         counts[:] = 0
-        for key in taken[:n]:
+        for key in keys[q, : state[0, q]]:
             counts[(key >> SHIFT) + 1] += 1
         for value in range(counts.size - 1):
             counts[value + 1] += counts[value]
-        for key in taken[:n]:
+        for key in keys[q, : state[0, q]]:
             place = counts[key >> SHIFT]
             counts[key >> SHIFT] += 1
             if place < k:
                 distances[q, place] = key >> SHIFT
                 rows[q, place] = key & _ROW
+
+
+@jit
+def pack_keys(keys, state, row_bits, packed):  # type: ignore[no-untyped-def]
+    """Write each query's keys up to its limit, with ``row_bits`` for the row, then the largest number."""
+    largest = packed.dtype.type(~np.uint64(0) >> np.uint64(64 - 8 * packed.itemsize))
+    for q in range(keys.shape[0]):
+        n = 0
+        for key in keys[q, : state[0, q]]:
+            if key >> SHIFT <= state[1, q]:
+                packed[q, n] = ((key >> SHIFT) << row_bits) | (key & _ROW)
+                n += 1
+        packed[q, n:] = largest
 
 
 @jit

@@ -13,7 +13,7 @@ import numpy as np
 from ._numba import loops
 from .hamming import nearest_codes_reference
 from .memory import LINE_WORDS, aligned_words
-from .running import joined, new_buffers, ranked
+from .running import few_smallest, joined, new_buffers, ranked
 
 N_CENTRES = 384
 _BLOCK = 256  # queries searched together
@@ -99,11 +99,11 @@ def search_pivots(tree: Sorted, queries: np.ndarray, k: int) -> tuple[np.ndarray
     for at in range(0, len(queries), _BLOCK):
         block = np.ascontiguousarray(queries[at : at + _BLOCK])
         to_centre = distances_between(block, np.ascontiguousarray(tree.centres.T))
-        first = np.argpartition(to_centre, min(_FIRST, to_centre.shape[1]) - 1, axis=1)[:, :_FIRST]
+        first = few_smallest(to_centre, min(_FIRST, to_centre.shape[1]))
         buffers = new_buffers(len(block), k, 64 * queries.shape[1])
         compared += compiled_scan.scan_pivots(
             tree.words.reshape(-1), tree.words.shape[1], tree.ids, tree.offsets,
-            np.ascontiguousarray(to_centre.T), block, np.ascontiguousarray(first), k, *buffers,
+            np.ascontiguousarray(to_centre.T), block, first, k, *buffers,
         )  # fmt: skip
         found.append(ranked(buffers, k, len(tree.ids), in_order=False))
     return *joined(found, k), int(compared)

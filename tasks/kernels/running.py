@@ -11,7 +11,6 @@ from ._numba import loops
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LONG = 400  # results from which fewer and longer passes of the final sort pay
 _SAMPLED = 16  # one tile in so many is looked at to guess the threshold
 _ENOUGH = 64  # tiles from which a guess pays
 
@@ -42,14 +41,29 @@ def ranked(buffers: Buffers, k: int, n_rows: int, *, in_order: bool) -> tuple[np
     """Return distances int32 and rows int64, shape (q, k), by (distance, row)."""
     from . import compiled_running
 
+    if not in_order:
+        row_bits, largest = max(n_rows - 1, 1).bit_length(), buffers.counts.shape[1]
+        packed = packed_keys(int(buffers.state[0].max(initial=0)), len(buffers.keys), row_bits, largest)
+        compiled_running.pack_keys(buffers.keys, buffers.state, row_bits, packed)
+        return sorted_keys(packed, k, row_bits)
     n_queries = len(buffers.keys)
     distances, rows = np.empty((n_queries, k), np.int32), np.empty((n_queries, k), np.int64)
-    row_bits = max(n_rows - 1, 1).bit_length()
     places = np.empty(buffers.counts.shape[1] + 1, np.int64)
-    compiled_running.rank(
-        buffers.keys, buffers.state, k, in_order, row_bits, 8 if k < _LONG else 10, places, distances, rows
-    )
+    compiled_running.rank_in_order(buffers.keys, buffers.state, k, places, distances, rows)
     return distances, rows
+
+
+def packed_keys(width: int, n_queries: int, row_bits: int, largest: int) -> np.ndarray:
+    """Return room for keys of distances below ``largest``: uint32 sorts twice as fast as uint64."""
+    narrow = row_bits + largest.bit_length() <= 32
+    return np.empty((n_queries, width), np.uint32 if narrow else np.uint64)
+
+
+def sorted_keys(packed: np.ndarray, k: int, row_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances int32 and rows int64 of the k smallest keys of each query; sorts in place."""
+    packed.sort(axis=1)
+    nearest = packed[:, :k]
+    return (nearest >> row_bits).astype(np.int32), (nearest & ((1 << row_bits) - 1)).astype(np.int64)
 
 
 def scan_in_order(

@@ -113,16 +113,18 @@ def mark_near(  # type: ignore[no-untyped-def]
 
 
 @intrinsic(prefer_literal=True)
-def add_columns(typing_context, columns, starts, place, masks, planes, n_planes):  # type: ignore[no-untyped-def]
+def add_columns(  # type: ignore[no-untyped-def]
+    typing_context, columns, starts, place, masks, planes, at, stride, n_planes
+):
     """Count, for 512 codes at once, how many of the listed bit columns are set.
 
     Column ``j`` begins at word ``starts[j]`` of ``columns`` (their number is a multiple of `COLUMNS`); the
-    eight words from ``place`` on are added.  Bit ``p`` of the 512 counts goes to ``planes[8 * p:8 * p + 8]``.
-    Counting begins at the number that ``masks`` spells (a word of zeros or ones for each of ``n_planes``
+    eight words from ``place`` on are added.  Bit ``p`` of the 512 counts goes to the eight words of ``planes``
+    from ``at + p * stride`` on.  Counting begins at the number that ``masks`` spells (a word of zeros or ones for each of ``n_planes``
     bits); what overflows ends in plane ``n_planes``, which begins as ``masks[n_planes]``.
     """
     high = n_planes.literal_value
-    signature = types.void(columns, starts, types.intp, masks, planes, n_planes)
+    signature = types.void(columns, starts, types.intp, masks, planes, types.intp, types.intp, n_planes)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = [_data(context, builder, signature, arguments, n) for n in (0, 1, 3, 4)]
@@ -150,7 +152,8 @@ def add_columns(typing_context, columns, starts, place, masks, planes, n_planes)
                 carry = builder.and_(old, carry)
             builder.store(builder.or_(builder.load(counts[high]), carry), counts[high])
         for p, plane in enumerate(counts):
-            _store(builder, builder.load(plane), planes_at, _intp(p * LANES))
+            to = builder.add(arguments[5], builder.mul(_intp(p), arguments[6]))
+            _store(builder, builder.load(plane), planes_at, to)
         return context.get_dummy_value()
 
     return signature, generate

@@ -16,7 +16,7 @@ import numpy as np
 from ._numba import loops
 from .memory import aligned_words
 from .pack import unpack_bits
-from .running import joined, new_buffers, ranked, scan_in_order
+from .running import joined, packed_keys, scan_in_order, sorted_keys
 
 if TYPE_CHECKING:
     from .running import Buffers
@@ -25,6 +25,7 @@ TILE_WORDS = 32  # a tile of 2048 codes and 1024 columns is 256 KB: two of them 
 _LANES = 8
 _QUERIES = 64  # searched together: what they read of a tile stays in the second cache
 _COLUMNS = 16
+_SPARE = 512  # keys beyond twice the wanted ones: more at the last distance cost a sort
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -196,14 +197,18 @@ def search_column_clusters(
     from . import compiled_columns
 
     n_planes, padded = _planes(columns.n_active), _padded(active, columns.n_bits)
+    row_bits = max(columns.n_rows - 1, 1).bit_length()
+    words = int(np.where(probes >= 0, columns.widths[probes], 0).sum(axis=1).max(initial=0))
+    planes = np.empty((n_planes + 2, words), np.uint64)
+    masks = np.zeros(n_planes + 1, np.uint64)
     found = []
     for at in _blocks(len(padded)):
-        buffers = new_buffers(len(padded[at]), k, columns.n_active)
-        compiled_columns.scan_column_clusters(
+        keys = packed_keys(2 * k + _SPARE, len(padded[at]), row_bits, columns.n_active + 1)
+        most = compiled_columns.search_column_clusters(
             columns.words, columns.offsets, columns.widths, columns.ids, columns.starts, probes[at],
-            padded[at], columns.n_active, n_planes, k, *buffers,
+            padded[at], columns.n_active, masks, k, row_bits, planes, keys,
         )  # fmt: skip
-        found.append(ranked(buffers, k, columns.n_rows, in_order=False))
+        found.append(sorted_keys(keys[:, :most], k, row_bits))
     return _doubled(found, k)
 
 
