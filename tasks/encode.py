@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TILE_ROWS = 2048
+_TILE_ROWS_OF_FACTORS = 512  # scores of short products stay in the second cache
 _PART_FEATURES = 200  # about so many features at a time, where products are short anyway
 _SLACK = 16
 _FLOAT32_FEATURES = 100_000  # beyond it the bound would leave too much to recompute
@@ -150,12 +151,12 @@ class ProjectionEncoder:
     def _tiles(self, vectors: np.ndarray) -> Iterator[tuple[_Tile, np.ndarray]]:
         """Yield some rows at a time with their fast scores, in buffers that the next ones overwrite."""
         matrices = self._plan.matrices
-        height = min(TILE_ROWS, len(vectors))
+        height = min(TILE_ROWS if len(matrices) == 1 else _TILE_ROWS_OF_FACTORS, len(vectors))
         buffers = [np.empty((height, len(matrix)), matrix.dtype) for matrix in matrices]
         buffers.append(np.empty((height, self.n_bits), matrices[0].dtype))
         parts = np.empty((len(self._plan.parts), *buffers[1].shape), matrices[0].dtype)
-        for start in range(0, len(vectors), TILE_ROWS):
-            tile = self._tile(vectors[start : start + TILE_ROWS], start, buffers[0])
+        for start in range(0, len(vectors), max(1, height)):
+            tile = self._tile(vectors[start : start + height], start, buffers[0])
             rounded, *outputs = [buffer[: len(tile.vectors)] for buffer in buffers]
             self._product(rounded, outputs, parts[:, : len(rounded)])
             yield tile, outputs[-1]

@@ -119,9 +119,10 @@ def add_columns(  # type: ignore[no-untyped-def]
     """Count, for 512 codes at once, how many of the listed bit columns are set.
 
     Column ``j`` begins at word ``starts[j]`` of ``columns`` (their number is a multiple of `COLUMNS`); the
-    eight words from ``place`` on are added.  Bit ``p`` of the 512 counts goes to the eight words of ``planes``
-    from ``at + p * stride`` on.  Counting begins at the number that ``masks`` spells (a word of zeros or ones for each of ``n_planes``
-    bits); what overflows ends in plane ``n_planes``, which begins as ``masks[n_planes]``.
+    eight words from ``place`` on are added.  Bit ``p`` of the 512 counts goes to the eight words of
+    ``planes`` from ``at + p * stride`` on.  Counting begins at the number that ``masks`` spells (a word of
+    zeros or ones for each of ``n_planes`` bits); what overflows ends in plane ``n_planes``, which begins as
+    ``masks[n_planes]``.
     """
     high = n_planes.literal_value
     signature = types.void(columns, starts, types.intp, masks, planes, types.intp, types.intp, n_planes)
