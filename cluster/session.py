@@ -116,9 +116,22 @@ class Session:
         return self.result(future)
 
     def result(self, future: Future) -> Any:
-        """Return the result of a task that has ended, or raise its error."""
-        with reaching(self.client, future):
-            return future.result()
+        """Return the result of a task that has ended, or raise its error.
+
+        If its worker has died since, the task runs once more, and like any other it may be `Stranded`.
+        """
+        patience = POLL_SECONDS
+        while True:
+            with reaching(self.client, future):
+                try:
+                    return future.result(timeout=patience)
+                except TimeoutError:
+                    if future.status == "error":  # the task's own
+                        raise
+            self._check_alive()
+            if future.status != "finished":
+                self._check_stranded()
+            patience *= 2  # a large result may take its time
 
     def workers(self) -> dict[str, int]:
         """Return the workers' addresses and threads, by name; at most a few seconds old."""

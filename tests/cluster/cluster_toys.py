@@ -380,3 +380,8 @@ class _Rows:
 class Rows:
     def accumulator(self, state):
         return _Rows()
+
+
+def raise_timeout():
+    """A task that fails with what waiting for it could raise as well."""
+    raise TimeoutError("of my own")

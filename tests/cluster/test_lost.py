@@ -18,6 +18,7 @@ from bitfleet.cluster.dask_executor import DaskExecutor
 from bitfleet.cluster.errors import ClusterLost, EnvironmentMismatch
 from bitfleet.cluster.launch import connect
 from bitfleet.cluster.serial import SerialExecutor
+from bitfleet.cluster.session import Session, Stranded, list_workers
 from distributed import Client
 
 HERE = Path(__file__).parent
@@ -108,6 +109,27 @@ def test_the_only_worker_killed_in_mid_round_changes_nothing(tmp_path):
     }
 
 
+def test_a_result_whose_only_worker_dies_before_it_is_fetched_is_not_waited_for_in_vain():
+    with connect(n_workers=1) as client:
+        (where,) = list_workers(client)
+        with Session(client, 60) as session:
+            future = session.submit("pid", os.getpid, worker=where)
+            assert session.next_ended() is future
+            (pid,) = client.run(os.getpid).values()
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: future.status != "finished")
+            with pytest.raises(Stranded):
+                session.result(future)
+        with Session(client, 60, hints=False) as session:
+            future = session.submit("pid", os.getpid)
+            assert session.wait_for(future) not in (pid, os.getpid())
+
+
+def test_an_error_of_the_task_itself_is_raised_even_if_it_is_a_timeout(two):
+    with Session(two, 60) as session, pytest.raises(TimeoutError, match="of my own"):
+        session.wait_for(session.submit("late", toys.raise_timeout))
+
+
 def test_a_block_that_kills_every_worker_ends_the_round(tmp_path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
@@ -122,7 +144,7 @@ def connect_as_configured():
     from distributed import LocalCluster
 
     with (
-        LocalCluster(1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        LocalCluster(1, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         Client(cluster) as client,
     ):
         yield client
