@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
+JOBS   ?= 2
+PYTEST  = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: setup demo test test-all bench lint clean
 setup: $(READY)
@@ -17,10 +19,10 @@ demo: $(READY)
 	$(BIN)/bitfleet demo --dest demo-run --force
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not long"
+	$(PYTEST) -m "not long"
 
 test-all: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
