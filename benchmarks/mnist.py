@@ -1,4 +1,4 @@
-"""Data for benchmarks with labels: 70,000 MNIST digits in [0, 1], and GIST of CIFAR-10 where it is there."""
+"""Data for benchmarks with labels: 70,000 MNIST digits in [0, 1], their GIST, and that of CIFAR-10."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = (ROOT.parent / "shared" / "data" / "mnist.npz", ROOT / "benchmarks" / "data" / "mnist.npz")
+GIST_OF_MNIST = ROOT / "benchmarks" / "data" / "mnist_gist512.npz"
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -38,3 +39,12 @@ def load_gist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
         raise SystemExit(f"expected {found} with X uint8 (x = (X / 255)² · scale_max), y and scale_max")
     with np.load(found) as file:
         return ((file["X"] / 255.0) ** 2 * file["scale_max"]).astype(np.float32), file["y"].astype(np.int64)
+
+
+def load_mnist_gist(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return GIST descriptors of the digits, float32 of shape (70000, 512), and labels, int64."""
+    found = path or GIST_OF_MNIST
+    if not found.is_file():
+        raise SystemExit(f"expected {found}; make it with: python benchmarks/make_gist.py")
+    with np.load(found) as file:
+        return file["X"].astype(np.float32), file["y"].astype(np.int64)
