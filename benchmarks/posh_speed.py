@@ -10,7 +10,9 @@ per mini-batch
 to quality
     the default schedule until it reaches the reference's own MAP@1000, against 50 epochs of the reference
     and against one. 50 epochs are extrapolated from the mini-batches timed, unless `--epochs` says how
-    many are really run; the reference's MAP is that after its last epoch run (at least one).
+    many are really run; the reference's MAP is that after its last epoch run (at least one). Its epochs are
+    kept in `results/reference`: a run of 50 takes a quarter of an hour and may be interrupted. `--rounds 0`
+    leaves the mini-batches out.
 
 Prints one JSON line per result.
 """
@@ -34,14 +36,15 @@ from bitfleet.tasks.methods.posh import POSH
 from bitfleet.tasks.moments import Moments, pca
 from bitfleet.tasks.protocols import Block, DataInfo
 from bitfleet.tasks.random import stream
-from paper_cells import Trial, draw_trial
-from reference.posh import learn
+from paper_cells import FOLDER, Trial, draw_trial
+from reference.posh import learn, orthonormal
 from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 N_BITS, N_ACTIVE, BATCH = 1024, 32, 100
+KEPT = FOLDER.with_name("reference")
 
 
 def timed(steps: Iterator[np.ndarray], n: int) -> tuple[list[float], np.ndarray]:
@@ -131,16 +134,35 @@ def _start(rows: np.ndarray, seed: int) -> np.ndarray:
     return stream(seed, "posh.weights").standard_normal((N_BITS, rows.shape[1]))
 
 
+def reference_run(trial: Trial, epochs: int) -> tuple[list[float], np.ndarray]:
+    """Run the reference, or go on where it was interrupted; return CPU seconds by epoch, and the weights."""
+    rows = trial.training - trial.moments["mean"]
+    file = KEPT / f"posh-{trial.seed}-of-{epochs}.npz"
+    if file.exists():
+        with np.load(file) as kept:
+            seconds, memory = kept["seconds"].tolist(), kept["memory"]
+    else:
+        seconds, memory = [], orthonormal(_start(trial.training, trial.seed))
+        file.parent.mkdir(parents=True, exist_ok=True)
+    weights = orthonormal(memory)
+    steps = learn(rows, memory, N_ACTIVE, n_epochs=epochs - len(seconds), memory=memory)
+    while len(seconds) < epochs:
+        taken, weights = timed(steps, len(rows) // BATCH)
+        seconds.append(sum(taken))
+        partial = file.with_suffix(".part.npz")
+        np.savez(partial, memory=memory, seconds=seconds)
+        partial.replace(file)
+    return seconds, weights
+
+
 def to_quality(trial: Trial, per_batch: float, epochs: int, params: dict[str, object]) -> None:
     """Compare the CPU time to the reference's MAP@1000: 50 epochs and one of it, our default schedule."""
     rows = trial.training
     mean = trial.moments["mean"]
-    n_batches = len(rows) // BATCH
-    steps = learn(rows - mean, _start(rows, trial.seed), N_ACTIVE)
-    taken, weights = timed(steps, n_batches * max(epochs, 1))
-    one_epoch = sum(taken[:n_batches])
+    taken, weights = reference_run(trial, max(epochs, 1))
+    one_epoch = taken[0]
     theirs = _map_of(trial, weights, mean)
-    fifty = sum(taken) if epochs >= 50 else 50 * n_batches * per_batch
+    fifty = sum(taken[:50]) if epochs >= 50 else 50 * len(rows) // BATCH * per_batch
     method = POSH(N_BITS, N_ACTIVE, **params)  # type: ignore[arg-type]
     reader = ArrayReader(rows)
     info = DataInfo(reader.n_rows, reader.n_features, reader.dtype)
@@ -210,7 +232,9 @@ def main() -> None:
     with threadpool_limits(1):
         for seed in options.seeds:
             trial = draw_trial("mnist", seed)
-            per_batch = mini_batches(trial.training, seed, options.batches, options.rounds)
+            per_batch = np.nan
+            if options.rounds:
+                per_batch = mini_batches(trial.training, seed, options.batches, options.rounds)
             for name in options.schedules:
                 to_quality(trial, per_batch, options.epochs, {} if name == "auto" else {"schedule": name})
 

@@ -30,7 +30,13 @@ def orthonormal(matrix: np.ndarray) -> np.ndarray:
 
 
 def learn(
-    x: np.ndarray, start: np.ndarray, n_active: int, *, n_epochs: int = 50, batch_size: int = 100
+    x: np.ndarray,
+    start: np.ndarray,
+    n_active: int,
+    *,
+    n_epochs: int = 50,
+    batch_size: int = 100,
+    memory: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield W after every mini-batch; after a last incomplete one W stays, but M has its rows.
 
@@ -42,9 +48,11 @@ def learn(
         W₀, standard normal entries.
     n_active : int
         Ones per code, α.
+    memory : ndarray of float64, shape (D, d), optional
+        M of an interrupted run, to go on from in place of ``start``; it is changed in place.
     """
-    w = orthonormal(start)
-    m = w.copy()
+    w = orthonormal(start if memory is None else memory)
+    m = w.copy() if memory is None else memory
     for _ in range(n_epochs):
         for first in range(0, len(x), batch_size):
             rows = x[first : first + batch_size]
