@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
     from paper_cells import Cell
 
 NUMBERS = Path(__file__).resolve().parent / "paper_numbers.json"
+DATA = ("mnist", "mnist_gist", "cifar10_gist")
 AXES = ("data", "row", "bits", "length", "trial", "metric")
 TITLES = {
     ("mnist", "map@1000"): "MNIST, MAP@1000 (Table 6)",
+    ("mnist_gist", "map@1000"): "MNIST-GIST, MAP@1000 (Table 7; our GIST descriptor)",
     ("cifar10_gist", "map@1000"): "CIFAR10-GIST, MAP@1000 (Table 8; our GIST descriptor)",
     ("mnist", "map"): "MNIST, MAP of the whole ranking (Table 1)",
     ("cifar10_gist", "map"): "CIFAR10-GIST, MAP of the whole ranking (Table 1)",
     ("mnist", "precision@1000"): "MNIST, Precision@1000 (Figure 5)",
+    ("mnist_gist", "precision@1000"): "MNIST-GIST, Precision@1000 (Figure 5)",
     ("cifar10_gist", "precision@1000"): "CIFAR10-GIST, Precision@1000 (Figure 5)",
 }
 
@@ -47,14 +51,15 @@ def write_markdown(path: Path, done: dict[Cell, dict[str, float]]) -> str:
     """Write every table that has cells: mean over trials, and the paper's mean after a stroke."""
     numbers = json.loads(NUMBERS.read_text())
     parts = [part for key, title in TITLES.items() if (part := _table(done, *key, title, numbers))]
-    parts += [part for data in ("mnist", "cifar10_gist") if (part := _refinement(done, data, numbers))]
-    parts += [part for data in ("mnist", "cifar10_gist") if (part := _lengths(done, data))]
+    parts += [part for data in DATA if (part := _refinement(done, data, numbers))]
+    parts += [part for data in DATA if (part := _lengths(done, data))]
+    parts += [part for data in DATA if (part := _order(done, data, numbers))]
     text = "\n".join(parts) + "\n"
     path.write_text(text)
     return text
 
 
-def _mean(done: dict[Cell, dict[str, float]], metric: str, **where: object) -> tuple[float, int] | None:
+def mean_of(done: dict[Cell, dict[str, float]], metric: str, **where: object) -> tuple[float, int] | None:
     found = [
         values[metric]
         for cell, values in done.items()
@@ -81,10 +86,10 @@ def _table(
         "|---" * (len(bits) + 2) + "|",
     ]
     for row in rows:
-        theirs = paper.get(row) or (paper.get("posh", {}) if row.startswith("posh") else {})
+        theirs = next((paper[name] for name in paper if row.startswith(name)), {})
         entries, trials = [], set()
         for b in bits:
-            found = _mean(done, metric, data=data, row=row, bits=b, length=1024)
+            found = mean_of(done, metric, data=data, row=row, bits=b, length=1024)
             entries.append("-" if found is None else f"{found[0]:.2f}")
             if found is not None:
                 trials.add(found[1])
@@ -96,7 +101,7 @@ def _table(
 
 def _refinement(done: dict[Cell, dict[str, float]], data: str, numbers: dict[str, dict]) -> str:
     names = ("map@100", "map@100 CR2", "map@100 CR5", "map@100 CR10")
-    found = [_mean(done, name, data=data) for name in names]
+    found = [mean_of(done, name, data=data) for name in names]
     if found[0] is None:
         return ""
     paper = numbers["map@100"][data].values()
@@ -105,7 +110,7 @@ def _refinement(done: dict[Cell, dict[str, float]], data: str, numbers: dict[str
         [
             f"### {data}, candidate refinement, MAP@100 (Table 2)",
             "",
-            f"64 ones, {found[0][1]} trials; ours / paper",
+            f"64 ones, trials: {found[0][1]}; ours / paper",
             "",
             "| POSH | + CR2 | + CR5 | + CR10 |",
             "|---|---|---|---|",
@@ -113,6 +118,30 @@ def _refinement(done: dict[Cell, dict[str, float]], data: str, numbers: dict[str
             "",
         ]
     )
+
+
+def _order(done: dict[Cell, dict[str, float]], data: str, numbers: dict[str, dict]) -> str:
+    """Count the pairs of methods, a point or more apart in the paper, that are in the same order here."""
+    paper = numbers["map@1000"].get(data, {})
+    agreed, lines = [0, 0], []
+    for b in ("8", "16", "32", "64", "128"):
+        ours = {
+            row: found[0]
+            for row in paper
+            if (found := mean_of(done, "map@1000", data=data, row=row, bits=int(b), length=1024))
+        }
+        for one, other in combinations(ours, 2):
+            theirs = paper[one][b] - paper[other][b]
+            if abs(theirs) > 1:
+                agreed[1] += 1
+                agreed[0] += theirs * (ours[one] - ours[other]) > 0
+                if theirs * (ours[one] - ours[other]) <= 0:
+                    lines.append(f"- {b}: {one} and {other}, {theirs:+.2f} there")
+    if not agreed[1]:
+        return ""
+    head = f"### {data}, order of methods"
+    count = f"{agreed[0]} of {agreed[1]} pairs more than 1 point apart in the paper are in its order"
+    return "\n".join([head, "", count + (", not:" if lines else "."), "", *lines, ""])
 
 
 def _lengths(done: dict[Cell, dict[str, float]], data: str) -> str:
@@ -129,7 +158,7 @@ def _lengths(done: dict[Cell, dict[str, float]], data: str) -> str:
     ]
     for bits in (16, 32, 64):
         for row in rows:
-            found = [_mean(done, "map@1000", data=data, row=row, bits=bits, length=d) for d in lengths]
+            found = [mean_of(done, "map@1000", data=data, row=row, bits=bits, length=d) for d in lengths]
             entries = ["-" if f is None else f"{f[0]:.2f}" for f in found]
             lines.append(f"| {bits} | {row} | " + " | ".join(entries) + " |")
     return "\n".join([*lines, ""])
