@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
+    from .pipeline.estimators_spectral import SSBC
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
@@ -52,6 +53,7 @@ __all__ = [
     "LSH",
     "NIBH",
     "POSH",
+    "SSBC",
     "BioHash",
     "ClusterError",
     "ClusterLost",
@@ -87,6 +89,7 @@ __all__ = [
 _HOME = {
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
+    ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),

@@ -58,6 +58,11 @@ class ExactGram:
         return float(np.trace(self._gram))
 
     @property
+    def slack_(self) -> float:
+        """What rounding may add; see `FrequentDirections`."""
+        return float(np.finfo(self.dtype).eps) * self.square_
+
+    @property
     def n_samples_seen_(self) -> int:
         """Rows taken in."""
         return self._count
@@ -101,6 +106,16 @@ class Sketch(Protocol):
     @property
     def certificate_(self) -> float:
         """What no direction loses more than."""
+        ...
+
+    @property
+    def slack_(self) -> float:
+        """What rounding may add."""
+        ...
+
+    @property
+    def square_(self) -> float:
+        """The sum of squares of all rows."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from .methods.nibh import NIBH
 from .methods.posh import POSH
 from .methods.sign import Sign
 from .methods.spherical_hash import SphericalHash
+from .methods.ssbc import SSBC
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
     "lsh": LSH,
     "itq": ITQ,
     "knnh": KNNH,
+    "ssbc": SSBC,
     "nibh": NIBH,
     "fruit_fly": FruitFly,
     "biohash": BioHash,

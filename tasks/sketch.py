@@ -222,6 +222,8 @@ class FrequentDirections:
             raise ValueError(
                 f"expected at most {2 * sketch_size} rows with a sketch of {sketch_size}, got {rows.shape}"
             )
+        if not rows.size:  # nothing has come yet
+            return sketch
         sketch._take(rows, arrays["energies"], float(arrays["certificate"]))
         sketch._n_squared, sketch._square = int(arrays["n_squared"]), float(arrays["square"])
         sketch._rounding, sketch._count = float(arrays["rounding"]), int(arrays["count"])

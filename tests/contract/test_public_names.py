@@ -33,6 +33,7 @@ ESTIMATORS = {
     "itq": "ITQ",
     "knnh": "KNNH",
     "nibh": "NIBH",
+    "ssbc": "SSBC",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",
     "spherical_hash": "SphericalHash",

@@ -88,6 +88,8 @@ CASES = [
     ("biohash", {"batch_size": 20}),
     ("fruit_fly", {"matrix": "orthogonal"}),
     ("sign", {"center": True, "n_bits": 7}),
+    ("ssbc", {"n_bits": 3, "n_anchors": 40, "sketch_size": 4}),
+    ("ssbc", {"sketch_rows": "train", "center": False, "drop_first": 1}),
 ]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
 

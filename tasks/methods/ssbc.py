@@ -1,0 +1,245 @@
+"""Streaming spectral binary coding (SSBC): signs of leading directions of rows' affinities to anchors.
+
+With m anchors a_i, rows of the data themselves, the affinities of row x are
+
+    w_i(x) = exp(-‖x - a_i‖² / σ²),     i = 1 ... m,
+
+and its code is ``sign((w(x) - μ) V)`` with V the k leading eigenvectors of ``Σ_x (w(x) - μ)(w(x) - μ)ᵀ``.
+That sum goes through every row once. It is exact while ``m <= 8 l``, and beyond it a Frequent Directions
+sketch of l rows with a computed bound on what it lost (`sketch`).
+
+Rounds: draw rows, of which the first m are the anchors; from them σ and μ; then one pass for the sum, which
+``sketch_rows="train"`` leaves out, since it takes the anchors' own rows alone.
+
+Uncentred (``center=False``, the paper's form) all affinities are positive, so that by Perron's theorem all
+entries of the first eigenvector are, too: the first bit of every code is the same. ``drop_first=1`` leaves it
+out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..affinity import Affinities
+from ..affinity_encoder import AffinityEncoder
+from ..gram import sketch_for
+from ..procrustes import random_orthonormal
+from ..protocols import RoundState
+from ..random import check_seed, stream
+from .base import data_info, integer
+from .checks import check_choice, check_count
+from .ssbc_sums import AffinitySketch, GatherSample, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..gram import Sketch
+    from ..protocols import Accumulator, Arrays, BlockAddress, DataInfo, JSONScalar, LeafPlan
+
+_LEAST_SAMPLE = 1000  # rows from which sigma and the mean are taken
+
+
+@dataclass(frozen=True)
+class SSBC:
+    """Signs of the leading directions of Gaussian affinities to anchors.
+
+    Parameters
+    ----------
+    n_bits : int, default 64
+    n_anchors : int, default 1000
+        Rows drawn by the seed as anchors; all rows where there are not so many.
+    sketch_size : int, optional
+        Rows l of the sketch, at least ``n_bits + drop_first``; by default twice as many.
+    sigma : float or "auto"
+        Width of the affinities.  "auto" is 1.4 times the mean distance of a row to its nearest anchor.
+    center : bool, default True
+        Subtract the mean affinities μ of a sample.
+    sketch_rows : {"all", "train"}
+        Learn from all rows' affinities, or, as the paper's text has it, from the anchors' own.
+    drop_first : int, default 0
+        Leading directions left out.
+    sketch_dtype : {"float64", "float32"}
+        Precision of the sketch; see `FrequentDirections`.
+
+    Notes
+    -----
+    The state records ``certificate`` and ``slack`` as shares of ``square``, the sum of squares of all
+    centred affinities, ``sigma``, ``neighbor_distance`` and ``n_directions``, how many directions there
+    were; missing ones are replaced by a random mixture of those.  Mean and PCA of other rows
+    (``preprocess_on``) have no effect, since distances do not depend on an origin.
+    """
+
+    n_bits: int = 64
+    n_anchors: int = 1000
+    sketch_size: int | None = None
+    sigma: float | str = "auto"
+    center: bool = True
+    sketch_rows: str = "all"
+    drop_first: int = 0
+    sketch_dtype: str = "float64"
+    name: ClassVar[str] = "ssbc"
+    sparse: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for field in ("n_bits", "n_anchors"):
+            check_count(self, field)
+        check_count(self, "drop_first", 0)
+        least = self.n_bits + self.drop_first
+        check_count(self, "sketch_size", least, optional=True)
+        check_choice(self, "sketch_rows", ("all", "train"))
+        check_choice(self, "sketch_dtype", ("float64", "float32"))
+        if not isinstance(self.center, (bool, np.bool_)):
+            raise ValueError(f"expected center to be True or False, got {self.center!r}")
+        object.__setattr__(self, "center", bool(self.center))
+        _check_sigma(self)
+        if self.n_anchors < least:
+            raise ValueError(
+                f"expected n_anchors >= n_bits + drop_first = {least}, for there is a direction an anchor at "
+                f"most; got n_anchors={self.n_anchors}"
+            )
+
+    @property
+    def min_leaves(self) -> int:
+        """One leaf will do."""
+        return 1
+
+    def needs_covariance(self, info: DataInfo) -> bool:
+        """Say no."""
+        return False
+
+    def start(self, info: DataInfo, seed: int, moments: Arrays | None = None) -> RoundState:
+        """Return round 0; ``moments`` have no effect.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows or no features.
+        """
+        if info.n_rows < 1 or info.n_features < 1:
+            raise ValueError(
+                f"{self.name} expects at least one row of at least one feature, "
+                f"got {info.n_rows} rows of {info.n_features} features"
+            )
+        scalars: dict[str, JSONScalar] = {
+            "phase": "sample",
+            "seed": check_seed(seed),
+            "n_rows": int(info.n_rows),
+            "n_features": int(info.n_features),
+            "dtype": info.dtype,
+        }
+        return RoundState(0, {}, scalars)
+
+    def blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
+        """Return the leaves that hold sampled rows, then all."""
+        if state.scalars["phase"] == "sketch":
+            return plan.leaves()
+        chosen = np.unique(self._sample(state)[1] // plan.block_rows)
+        return [plan.leaf(i) for i in chosen.tolist()]
+
+    def accumulator(self, state: RoundState) -> Accumulator:
+        """Gather the sampled rows, or sketch affinities."""
+        if state.scalars["phase"] == "sample":
+            info = data_info(state)
+            return GatherSample(self._sample(state)[1], info.n_features, info.dtype)
+        return AffinitySketch(affinities_of(state), self._sketch_size, self.sketch_dtype)
+
+    def advance(self, state: RoundState, summary: Arrays) -> RoundState:
+        """Take anchors, sigma and mean from the sample, or directions from the sketch."""
+        if state.scalars["phase"] == "sample":
+            anchors, everything = self._sample(state)
+            is_anchor = np.isin(everything, anchors)
+            arrays, scalars = describe(summary["rows"], is_anchor, self.sigma, center=self.center)
+            state = RoundState(state.round + 1, arrays, {**state.scalars, **scalars, "phase": "sketch"})
+            if self.sketch_rows == "all":
+                return state
+            sketch = self.new_sketch(len(anchors))
+            for _, tile in affinities_of(state).tiles(arrays["anchors"], state.scalars["dtype"]):
+                sketch.partial_fit(tile)
+            return self._finish(state, sketch, state.round)
+        return self._finish(state, self.new_sketch(len(state.arrays["anchors"]), summary), state.round + 1)
+
+    def done(self, state: RoundState) -> bool:
+        """Tell whether there are directions."""
+        return state.scalars["phase"] == "done"
+
+    def rounds(self, state: RoundState, plan: LeafPlan) -> int:
+        """Return how many rounds there are: one for the sample, one for the sketch."""
+        return 2 if self.sketch_rows == "all" else 1
+
+    def encoder(self, state: RoundState) -> AffinityEncoder:
+        """Return the encoder of a finished state."""
+        if not self.done(state):
+            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        return AffinityEncoder(affinities_of(state), state.arrays["weights"])
+
+    def new_sketch(self, n_anchors: int, arrays: Arrays | None = None) -> Sketch:
+        """Return a sketch of affinities, empty or with the content of ``arrays``."""
+        return sketch_for(n_anchors, self._sketch_size, self.sketch_dtype, arrays)
+
+    @property
+    def _sketch_size(self) -> int:
+        return 2 * (self.n_bits + self.drop_first) if self.sketch_size is None else self.sketch_size
+
+    def _sample(self, state: RoundState) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the anchors and of all sampled rows, both ascending."""
+        n = data_info(state).n_rows
+        rng = stream(integer(state, "seed"), "ssbc.sample")
+        drawn = rng.choice(n, min(n, max(self.n_anchors, _LEAST_SAMPLE)), replace=False).astype(np.int64)
+        return np.sort(drawn[: self.n_anchors]), np.sort(drawn)
+
+    def _finish(self, state: RoundState, sketch: Sketch, round: int) -> RoundState:
+        values, vectors = sketch.spectrum()
+        seed = integer(state, "seed")
+        weights, n_directions = leading(values, vectors, self.n_bits, self.drop_first, seed)
+        square = sketch.square_
+        arrays = {**state.arrays, "weights": weights, "spectrum": values[: self._sketch_size]}
+        scalars: dict[str, JSONScalar] = {
+            **state.scalars,
+            "phase": "done",
+            "n_directions": n_directions,
+            "square": square,
+            "certificate": sketch.certificate_ / square if square else 0.0,
+            "slack": sketch.slack_ / square if square else 0.0,
+        }
+        return RoundState(round, arrays, scalars)
+
+
+def affinities_of(state: RoundState) -> Affinities:
+    """Return the map that a state holds."""
+    arrays, sigma = state.arrays, state.scalars["sigma"]
+    if not isinstance(sigma, float):
+        raise ValueError(f"expected sigma to be a number, got {sigma!r}")
+    return Affinities(arrays["origin"], arrays["anchors"], sigma, arrays["affinity_mean"])
+
+
+def leading(
+    values: np.ndarray, vectors: np.ndarray, n_bits: int, drop_first: int, seed: int
+) -> tuple[np.ndarray, int]:
+    """Return weights with a column per bit, and how many of the directions have any variance.
+
+    The largest entry of each direction, the first among equals, is positive.  Where there are fewer
+    directions than bits, the weights are a random mixture of them with orthonormal rows.
+    """
+    m = len(vectors)
+    there = int(np.count_nonzero(values > values.max(initial=0.0) * m * np.finfo(np.float64).eps))
+    kept = vectors[:, drop_first : min(drop_first + n_bits, there)]
+    if not kept.size:
+        return random_orthonormal(stream(seed, "ssbc.fill"), m, n_bits), there
+    largest = np.abs(kept).argmax(axis=0)
+    kept = kept * np.where(kept[largest, np.arange(kept.shape[1])] < 0, -1.0, 1.0)
+    if kept.shape[1] < n_bits:
+        kept = kept @ random_orthonormal(stream(seed, "ssbc.fill"), kept.shape[1], n_bits)
+    return np.ascontiguousarray(kept), there
+
+
+def _check_sigma(method: Any) -> None:
+    sigma = method.sigma
+    if sigma == "auto":
+        return
+    number = isinstance(sigma, (int, float, np.number)) and not isinstance(sigma, (bool, np.bool_))
+    if not number or not 1e-150 < float(sigma) < 1e150:
+        raise ValueError(f'expected sigma to be "auto" or a positive number, got {sigma!r}')
+    object.__setattr__(method, "sigma", float(sigma))

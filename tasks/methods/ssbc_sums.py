@@ -1,0 +1,170 @@
+"""What SSBC adds up, a sample of rows and the sketch of affinities, and what it concludes from the sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..affinity import Affinities
+from ..gram import sketch_for
+
+if TYPE_CHECKING:
+    from ..protocols import Block, JSONScalar
+
+AUTO = 1.4  # times the mean distance of a row to the nearest anchor
+_FAR = 16.0  # times the median squared distance from the median: beyond it rows have no say in the origin
+_SAME = 1e-12  # squared distances up to this share of the lengths' squares are rounding
+
+
+class GatherSample:
+    """Accumulator of chosen rows as they are, in their order.
+
+    Parameters
+    ----------
+    chosen : ndarray of int64, shape (s,)
+        Row numbers, ascending.
+    n_features : int
+    dtype : str
+    """
+
+    sequential: ClassVar[bool] = False
+
+    def __init__(self, chosen: np.ndarray, n_features: int, dtype: str) -> None:
+        self.chosen = chosen
+        self.nothing = np.zeros((0, n_features), dtype)
+
+    def init(self) -> dict[str, np.ndarray]:
+        """Return no rows."""
+        return {"rows": self.nothing}
+
+    def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
+        """Append the chosen rows of a block."""
+        check_finite(block)
+        vectors = block.vectors[np.isin(block.rows, self.chosen)]
+        return {"rows": np.concatenate([state["rows"], vectors])}
+
+    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Join two lists."""
+        return {"rows": np.concatenate([left["rows"], right["rows"]])}
+
+    def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the rows."""
+        return state
+
+
+class AffinitySketch:
+    """Accumulator of the centred affinities of all rows: their Gram matrix, or a sketch of it.
+
+    Parameters
+    ----------
+    affinities : Affinities
+    sketch_size : int
+    dtype : {"float64", "float32"}
+        Of the sketch.
+    """
+
+    sequential: ClassVar[bool] = False
+
+    def __init__(self, affinities: Affinities, sketch_size: int, dtype: str) -> None:
+        self.affinities = affinities
+        self.size = len(affinities.anchors), sketch_size, dtype
+
+    def init(self) -> dict[str, np.ndarray]:
+        """Return the sums over no rows."""
+        return sketch_for(*self.size).arrays()
+
+    def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
+        """Add the rows of one block."""
+        check_finite(block)
+        sketch = sketch_for(*self.size, state)
+        for _, tile in self.affinities.tiles(block.vectors, block.vectors.dtype):
+            sketch.partial_fit(tile)
+        return sketch.arrays()
+
+    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Join two sketches, earlier rows left."""
+        return sketch_for(*self.size, left).merge(sketch_for(*self.size, right)).arrays()
+
+    def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the sketch."""
+        return state
+
+
+def describe(
+    sample: np.ndarray, is_anchor: np.ndarray, sigma: float | str, *, center: bool
+) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
+    """Return the map to affinities that a sample of rows suggests.
+
+    Parameters
+    ----------
+    sample : ndarray, shape (s, d)
+    is_anchor : ndarray of bool, shape (s,)
+    sigma : float or "auto"
+    center : bool
+        Whether the mean affinities of the sample are to be subtracted, an anchor's to itself left out.
+
+    Raises
+    ------
+    ValueError
+        If ``sigma`` is so small that no affinity is left, or distances overflow.
+    """
+    anchors = np.ascontiguousarray(sample[is_anchor])
+    origin = _middle(sample.astype(np.float64))
+    own = (np.flatnonzero(is_anchor), np.arange(len(anchors)))
+    nearest = _nearest(sample - origin, anchors - origin, own)
+    distance = float(nearest.mean()) if len(nearest) else 0.0
+    if not np.isfinite(distance):
+        raise ValueError("expected finite distances, but squared ones overflow float64; rescale the vectors")
+    width = (AUTO * distance or 1.0) if isinstance(sigma, str) else sigma
+    w = _affinities(Affinities(origin, anchors, width, np.zeros(len(anchors))), sample)
+    w[own] = 0
+    if len(sample) > 1 and not w.any():
+        raise ValueError(
+            f"sigma={width:g} is so small that no row has an affinity to any anchor but itself; the mean "
+            f'distance to the nearest anchor is {distance:g}: take sigma="auto" or a few times that'
+        )
+    w[own] = 1 if len(sample) == 1 else 0
+    mean = w.sum(axis=0) / max(len(sample) - 1, 1) if center else np.zeros(len(anchors))
+    arrays = {"origin": origin, "anchors": anchors, "affinity_mean": mean}
+    return arrays, {"sigma": float(width), "neighbor_distance": distance}
+
+
+def check_finite(block: Block) -> None:
+    """Refuse NaN and infinity, by the number of the row."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(block.vectors.sum(dtype=np.float64))
+    if suspicious:
+        bad = block.rows[~np.isfinite(block.vectors).all(axis=1)]
+        if len(bad):
+            raise ValueError(
+                f"expected finite vectors, but row {bad[0]} holds NaN or infinity "
+                f"({len(bad)} such rows in its block)"
+            )
+
+
+def _middle(rows: np.ndarray) -> np.ndarray:
+    """Return the mean of all rows that are not far out, so that a few of those cannot move it."""
+    middle = np.median(rows, axis=0)
+    with np.errstate(over="ignore"):
+        distances = np.square(rows - middle).sum(axis=1)
+    near = distances <= _FAR * np.median(distances)
+    mean = rows[near].mean(axis=0)
+    return np.where((rows[near] == rows[near][0]).all(axis=0), rows[near][0], mean)
+
+
+def _affinities(affinities: Affinities, rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([tile for _, tile in affinities.tiles(rows, np.float64)])
+
+
+def _nearest(rows: np.ndarray, anchors: np.ndarray, own: Any) -> np.ndarray:
+    """Return the distance of each row to the nearest anchor that is another vector, where there is one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = np.square(rows).sum(axis=1)[:, None] + np.square(anchors).sum(axis=1)
+        squares = sizes - 2 * (rows @ anchors.T)
+        squares[squares <= _SAME * sizes] = np.inf
+        squares[own] = np.inf
+        if not np.isfinite(sizes).all():
+            return np.array([np.inf])
+    nearest = squares.min(axis=1)
+    return np.sqrt(nearest[np.isfinite(nearest)])
