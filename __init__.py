@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
+    from .pipeline.distortion import max_distortion
+    from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
@@ -64,6 +66,7 @@ __all__ = [
     "DataRefused",
     "Dataset",
     "DestinationExists",
+    "Distortion",
     "EnvironmentMismatch",
     "FrequentDirections",
     "FruitFly",
@@ -79,6 +82,7 @@ __all__ = [
     "fit_decoder",
     "ingest",
     "load",
+    "max_distortion",
     "open_codes",
     "open_dataset",
     "resume",
@@ -95,6 +99,8 @@ _HOME = {
     ".pipeline.model": ("Model", "load"),
     ".pipeline.refine": ("fit_decoder",),
     ".pipeline.code_index": ("CodeIndex",),
+    ".pipeline.distortion": ("max_distortion",),
+    ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("search",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),

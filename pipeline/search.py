@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
-from ..storage import models
 from ..storage.codes import Codes, open_codes
-from ..storage.errors import CorruptObject
 from ..tasks.asymmetric import NearestProjections
-from ..tasks.protocols import LeafPlan, RoundState
+from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
 from .arrays import make_reader
 from .code_index import CodeIndex
@@ -26,11 +23,12 @@ from .code_inputs import check_count, checked_projections, loaded
 from .errors import ConfigError
 from .evaluate_inputs import opened
 from .executors import choose
-from .model import HeldState, Model, ModelLike, as_model
+from .model import Model, ModelLike, as_model
 from .rescore import rescored
+from .shared_arrays import share
 
 if TYPE_CHECKING:
-    from ..tasks.protocols import Executor, Program, StateReference
+    from ..tasks.protocols import Executor, Program
     from .arrays import Vectors
 
 _HELD = 2**23  # list entries held at once: more queries take several passes
@@ -142,21 +140,6 @@ def projections(model: ModelLike, vectors: Any) -> np.ndarray:
     return (np.asarray(vectors, np.float64) - encoder.mean) @ encoder.projection
 
 
-@dataclass(frozen=True)
-class StoredQueries:
-    """Queries in a folder that all workers see, as a `StateReference`."""
-
-    path: str
-    key: str
-
-    def load(self) -> RoundState:
-        """Read the queries back, verified."""
-        header, arrays = models.load_model(self.path)
-        if models.model_digest(header, arrays) != self.key:
-            raise CorruptObject(f"{self.path} holds other queries than these; search again")
-        return RoundState(0, arrays)
-
-
 def _search(
     codes: Codes,
     executor: Executor,
@@ -175,20 +158,9 @@ def _search(
     found = []
     step = max(1, _HELD // k)
     for at in range(0, len(probes), step):
-        reference = _share({name: probes[at : at + step]}, scratch)
+        reference = share({name: probes[at : at + step]}, scratch, "queries")
         found.append(executor.reduce(codes.reader(), leaves, program, reference))
     return np.concatenate([part["distance"] for part in found]), np.concatenate([p["id"] for p in found])
-
-
-def _share(arrays: dict[str, np.ndarray], scratch: Path | None) -> StateReference:
-    header = {"format": "bitfleet-queries"}
-    digest = models.model_digest(header, arrays)
-    if scratch is None:
-        return HeldState(RoundState(0, arrays), digest)
-    path = scratch / f"queries-{digest[:16]}.zarr"
-    if not path.exists():
-        models.save_model(path, header, arrays)
-    return StoredQueries(str(path), digest)
 
 
 def _probes(
