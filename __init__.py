@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
-    from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, Sign
+    from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.estimators_spectral import SSBC
     from .pipeline.evaluate import evaluate
@@ -54,6 +54,7 @@ __all__ = [
     "KNNH",
     "LSH",
     "NIBH",
+    "NIBHCG",
     "POSH",
     "SSBC",
     "BioHash",
@@ -91,7 +92,7 @@ __all__ = [
 ]
 
 _HOME = {
-    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "Sign"),
+    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
     ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),

@@ -245,3 +245,79 @@ class NIBH(BinaryHasher):
         """Return g(h) for h = 0 … n_bits."""
         table: np.ndarray = self.model_.state.arrays["calibration"]
         return table
+
+
+@dataclass(eq=False, repr=False)
+class NIBHCG(BinaryHasher):
+    """Near-isometric hashing by column generation: all pairs are searched, few are solved for.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    solver : {"smooth", "admm"}
+    slope : float
+        Of the sigmoids that stand for signs in training.
+    n_iter, n_steps : int
+        Stages, each after a search of all pairs, and steps in each.
+    violators : {"soft", "hard"}
+        Whose residuals say which pairs bind: those of the sigmoids, or of the signs (as in the paper).
+    threshold : float
+        Share of the largest residual above which a pair is a candidate, and stays active.
+    max_age : int
+        Stages below the threshold after which a pair is dropped.
+    max_secants : int, optional
+        Active pairs at most; None: a quarter of all, at most 10,000.
+    start_share : float
+        How many pairs, as a share of max_secants, are drawn at random at the beginning.
+    fix_scale : bool
+        Keep λ after the first stage, as the paper does.
+    n_components : int or float, optional
+        Principal components to work in; None: 128 or n_bits, whatever is more, at most d.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    calibration_ : ndarray of float64, shape (n_bits + 1,)
+        g(h): the distance to expect between two vectors whose codes differ in h bits.
+    distortion_ : float
+        δ over all pairs of training rows.
+
+    References
+    ----------
+    Aghazadeh, Lan, Shrivastava, Baraniuk, *Near-isometric binary hashing for large-scale datasets*, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import NIBHCG
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> NIBHCG(n_bits=16, n_iter=10, random_state=0).fit(X).encode(X).shape
+    (60, 2)
+    """
+
+    _method: ClassVar[str] = "nibh_cg"
+    _reported: ClassVar[dict[str, str]] = {"distortion_": "distortion"}
+    n_bits: int = 64
+    _: KW_ONLY
+    solver: str = "smooth"
+    slope: float = 8.0
+    n_iter: int = 120
+    n_steps: int = 5
+    violators: str = "soft"
+    threshold: float = 0.6
+    max_age: int = 3
+    max_secants: int | None = None
+    start_share: float = 0.2
+    fix_scale: bool = False
+    center: bool = True
+    n_components: int | float | None = None
+    random_state: Any = None
+
+    @property
+    def calibration_(self) -> np.ndarray:
+        """Return g(h) for h = 0 … n_bits."""
+        table: np.ndarray = self.model_.state.arrays["calibration"]
+        return table

@@ -14,6 +14,7 @@ from .methods.itq import ITQ
 from .methods.knnh import KNNH
 from .methods.lsh import LSH
 from .methods.nibh import NIBH
+from .methods.nibh_cg import NIBHCG
 from .methods.posh import POSH
 from .methods.sign import Sign
 from .methods.spherical_hash import SphericalHash
@@ -33,6 +34,7 @@ METHODS: dict[str, type[Method]] = {
     "knnh": KNNH,
     "ssbc": SSBC,
     "nibh": NIBH,
+    "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,
     "biohash": BioHash,
     "spherical_hash": SphericalHash,

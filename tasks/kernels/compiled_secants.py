@@ -67,3 +67,34 @@ def threshold(sizes, radius, kept):  # type: ignore[no-untyped-def]
             return t
         count = left
     return t
+
+
+@jit
+def tabulate(hamming, distances, count, total):  # type: ignore[no-untyped-def]
+    """count[k] += 1, total[k] += distances[i, j] for each pair i < j with hamming[i, j] rounded to k."""
+    for i in range(hamming.shape[0]):
+        for j in range(i + 1, hamming.shape[1]):
+            k = int(hamming[i, j] + 0.5)
+            count[k] += 1.0
+            total[k] += distances[i, j]
+
+
+@jit
+def calibrated_forces(hamming, distances, table, steepness, half_power, out):  # type: ignore[no-untyped-def]
+    """out[i, j] = (g(h) - c)^(2 half_power + 1) g'(h), 0 from a point to itself; return Σ |out|."""
+    mass = 0.0
+    last = table.shape[0] - 2
+    for i in range(hamming.shape[0]):
+        row = 0.0
+        for j in range(hamming.shape[1]):
+            h = hamming[i, j]
+            k = min(int(h), last)
+            error = table[k] + (table[k + 1] - table[k]) * (h - k) - distances[i, j]
+            square = error * error
+            for _ in range(half_power):
+                error *= square
+            force = error * steepness[k] if i != j else 0.0 * error
+            out[i, j] = force
+            row += abs(force)
+        mass += row
+    return mass

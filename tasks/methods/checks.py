@@ -60,3 +60,14 @@ def check_share(method: object, field: str, *, zero: bool = False) -> None:
     if isinstance(value, bool) or not (0 < number <= 1 or (zero and number == 0)):
         raise ValueError(f"expected {field} to be in {'[' if zero else '('}0, 1], got {value!r}")
     object.__setattr__(method, field, number)
+
+
+def check_number(method: object, field: str, *, above: bool, optional: bool = True) -> None:
+    """Check that a field is a finite number, > 0 or >= 0 (or None), and store it as plain float."""
+    value = getattr(method, field)
+    if optional and value is None:
+        return
+    number = float(value) if isinstance(value, (int, float, np.number)) else -1.0
+    if isinstance(value, bool) or not (0 <= number < np.inf) or (above and number == 0):
+        raise ValueError(f"expected {field} to be a number {'>' if above else '>='} 0, got {value!r}")
+    object.__setattr__(method, field, number)

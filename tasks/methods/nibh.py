@@ -33,9 +33,10 @@ from ..procrustes import random_orthonormal
 from ..protocols import RoundState, RowRange
 from ..random import stream
 from .base import Front, LinearMethod, data_info, front_of, integer
-from .checks import check_choice, check_common, check_count
+from .checks import check_choice, check_common, check_count, check_number
+from .nibh_rounds import Best, Solve, Steps, admm_round, smooth_round
 from .nibh_smooth import Loss
-from .nibh_sums import Best, GatherPoints, Solve, Steps, admm_round, smooth_round
+from .nibh_sums import GatherPoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +125,8 @@ class NIBH(LinearMethod):
         check_count(self, "p", at_least=2, optional=True)
         if self.p is not None and self.p % 2:
             raise ValueError(f"expected p to be even, got {self.p}")
-        _check_number(self, "slope", above=True)
-        _check_number(self, "w", above=False)
+        check_number(self, "slope", above=True)
+        check_number(self, "w", above=False)
         if self.w is not None and self.preset == "paper":
             raise ValueError("w is a share within the calibrated presets; preset 'paper' has none")
         if self.solver == "admm" and (self.preset != "paper" or self.p is not None):
@@ -237,14 +238,3 @@ class NIBH(LinearMethod):
             first, first + size, total, max(1, total // _CANDIDATES), integer(state, "seed"),
             self.batch_size, self.target, float(state.scalars["unit"] or 1.0),
         )  # fmt: skip
-
-
-def _check_number(method: NIBH, field: str, *, above: bool) -> None:
-    """Check that an optional field is a finite number, > 0 or >= 0, and store it as plain float."""
-    value = getattr(method, field)
-    if value is None:
-        return
-    number = float(value) if isinstance(value, (int, float, np.number)) else -1.0
-    if isinstance(value, bool) or not (0 <= number < np.inf) or (above and number == 0):
-        raise ValueError(f"expected {field} to be a number {'>' if above else '>='} 0, got {value!r}")
-    object.__setattr__(method, field, number)

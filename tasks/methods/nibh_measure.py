@@ -39,6 +39,12 @@ class ByHamming(NamedTuple):
         total = np.bincount(hamming, distances, n_bits + 1)
         return cls(least, largest, count, total, float(distances @ distances))
 
+    def joined(self, other: ByHamming) -> ByHamming:
+        """Return what holds for the pairs of both."""
+        least, largest = np.minimum(self.least, other.least), np.maximum(self.largest, other.largest)
+        pairs, total = self.pairs + other.pairs, self.total + other.total
+        return ByHamming(least, largest, pairs, total, self.square + other.square)
+
     def half_range(self) -> float:
         """Return the distortion of a constant; 0 without pairs."""
         present = self.pairs > 0

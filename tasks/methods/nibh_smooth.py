@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..kernels.forces import calibrated_forces, tabulate
 from .nibh_measure import calibration
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _SHARPNESS = (20.0, 60.0)  # β at the beginning and the end, for distances of mean square 2
 _MEMORY = 0.9  # of g, from step to step
 _SCALE_STEP = 0.02
+LENGTH, SHRINK = 0.2, 0.1  # of the first step through the origin, and what the last is of it
 _FOLLOW = 0.3  # how far λ follows its least squares in one step
 _LEAST_SLOPE = 1e-4
 
@@ -56,12 +58,12 @@ class Loss:
     @property
     def step(self) -> float:
         """The first step's length, relative to the mean size of the weights."""
-        return 0.05 if self.calibrated else 0.2
+        return 0.05 if self.calibrated else LENGTH
 
     @property
     def last_step(self) -> float:
         """The last step's share of the first."""
-        return 0.03 if self.calibrated else 0.1
+        return 0.03 if self.calibrated else SHRINK
 
     @property
     def second_memory(self) -> float:
@@ -140,58 +142,59 @@ def _through_origin(
     scale = now.scale or _least_squares(hamming, distances, 1.0)
     error = hamming.dtype.type(scale) * hamming - distances
     forces = _smooth_maximum(error, share) if loss.power is None else _power(error, loss.power)
-    lean = float(np.vdot(forces, hamming))  # the loss falls the other way
-    following = max(1e-6, scale * (1 - _SCALE_STEP * float(np.sign(lean))))
+    lean = float(np.vdot(forces, hamming))
     pulled = forces.sum(axis=1)[:, None] * bits - forces @ bits
-    return replace(now, scale=following), bits.dtype.type(scale) * pulled
+    return replace(now, scale=signed_scale(scale, lean)), bits.dtype.type(scale) * pulled
 
 
 def _calibrated(
     now: Iterate, loss: Loss, bits: np.ndarray, distances: np.ndarray
 ) -> tuple[Iterate, np.ndarray]:
     """Return the iterate with g and λ moved, and the forces on the bits."""
-    n_bits = bits.shape[1]
-    hamming = np.clip(0.5 * (n_bits - bits @ bits.T), 0, n_bits)
-    now = _recalibrated(now, hamming, distances)
+    n_bits, kind = bits.shape[1], bits.dtype.type
+    hamming = np.clip(kind(0.5) * (n_bits - bits @ bits.T), 0, n_bits)
+    count, total = tabulate(hamming, distances, n_bits)
+    now = replace(now, count=_MEMORY * now.count + count, total=_MEMORY * now.total + total)
     table = calibration(now.count, now.total)
-    below = np.minimum(hamming.astype(np.intp), n_bits - 1)
-    rise = np.diff(table).astype(bits.dtype)
-    error = table.astype(bits.dtype)[below] + rise[below] * (hamming - below) - distances
-    smooth = np.maximum(_moving_mean(rise, 5), bits.dtype.type(_LEAST_SLOPE))
-    forces = error ** (_exponent(loss) - 1) * smooth[below]
-    pulled = -_unit_mass(forces) @ bits
+    steepness = np.maximum(_moving_mean(np.diff(table), 5), _LEAST_SLOPE)
+    forces, mass = calibrated_forces(hamming, distances, table, steepness, loss.power or 2)
+    pulled = -kind(1 / mass if mass > 0 else 0) * (forces @ bits)
     scale = now.scale or _least_squares(hamming, distances, 1.0)
     if loss.share:
-        straight = bits.dtype.type(scale) * hamming - distances
-        pulled -= bits.dtype.type(loss.share) * (_unit_mass(straight) @ bits)
+        pulled -= kind(loss.share) * (_unit_mass(kind(scale) * hamming - distances) @ bits)
         scale += _FOLLOW * (_least_squares(hamming, distances, scale) - scale)
     return replace(now, scale=max(1e-6, scale)), pulled
 
 
-def _recalibrated(now: Iterate, hamming: np.ndarray, distances: np.ndarray) -> Iterate:
-    """Let g forget a little and learn the batch's pairs."""
-    upper = np.triu_indices(len(hamming), 1)
-    places = np.rint(hamming[upper]).astype(np.intp)
-    count = np.bincount(places, minlength=len(now.count))
-    total = np.bincount(places, distances[upper], len(now.total))
-    return replace(now, count=_MEMORY * now.count + count, total=_MEMORY * now.total + total)
+def sharpness(share: float) -> float:
+    """Return β of the smooth maximum when this share of all steps is behind."""
+    first, last = _SHARPNESS
+    return float(first * (last / first) ** share)
+
+
+def signed_scale(scale: float, derivative: float) -> float:
+    """Return λ after a step of fixed relative length against the sign of the loss's derivative."""
+    return max(1e-6, scale * (1 - _SCALE_STEP * float(np.sign(derivative))))
 
 
 def _smooth_maximum(error: np.ndarray, share: float) -> np.ndarray:
-    first, last = _SHARPNESS
-    sharpness = error.dtype.type(first * (last / first) ** share)
-    sizes = np.abs(error)
-    return _unit_mass(np.exp(sharpness * (sizes - sizes.max(initial=0.0))) * np.sign(error))
+    beta, sizes = error.dtype.type(sharpness(share)), np.abs(error)
+    return _unit_mass(np.exp(beta * (sizes - sizes.max(initial=0.0))) * np.sign(error))
 
 
 def _power(error: np.ndarray, power: int) -> np.ndarray:
     largest = np.abs(error).max(initial=0.0)
-    return _unit_mass((error / largest) ** (power - 1) if largest > 0 else error.copy())
+    return _unit_mass(_raised(error / largest, power - 1) if largest > 0 else error.copy())
 
 
-def _exponent(loss: Loss) -> int:
-    assert loss.power is not None
-    return loss.power
+def _raised(values: np.ndarray, exponent: int) -> np.ndarray:
+    """Return an integer power by repeated squaring, many times faster than the general one."""
+    result, square = np.ones_like(values), values
+    while exponent:
+        if exponent & 1:
+            result = result * square
+        square, exponent = square * square, exponent >> 1
+    return result
 
 
 def _unit_mass(forces: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ ESTIMATORS = [
     bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
     pytest.param(bf.NIBH(), marks=pytest.mark.long),  # 600 steps in each of the checks
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5),
+    pytest.param(bf.NIBHCG(), marks=pytest.mark.long),  # 120 searches of all pairs in each of the checks
+    bf.NIBHCG(n_bits=2, n_iter=2),
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5, preset="calibrated", batch_size=8),
     bf.SSBC(),
     bf.SSBC(n_bits=2, n_anchors=20, sketch_size=2),

@@ -34,6 +34,7 @@ ESTIMATORS = {
     "knnh": "KNNH",
     "nibh": "NIBH",
     "ssbc": "SSBC",
+    "nibh_cg": "NIBHCG",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",
     "spherical_hash": "SphericalHash",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bitfleet.tasks.kernels import accumulate, euclidean, exact, pack, wta
 from bitfleet.tasks.moments import Moments
-from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RoundState
+from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, RoundState
 from bitfleet.tasks.registry import METHODS
 
 SMALL = {"n_bits": 12, "n_active": 3, "n_iter": 3, "n_epochs": 3, "n_components": None}
@@ -31,10 +31,16 @@ def summed(method: Any, state: RoundState, X: np.ndarray, block_rows: int) -> di
     """One round, leaf by leaf."""
     accumulator = method.accumulator(state)
     total = None
-    for address in method.blocks(state, LeafPlan(len(X), block_rows)):
+
+    def read(address: Any) -> Any:
+        if isinstance(address, BlockPair):
+            return read(address.left), read(address.right)
         vectors = np.ascontiguousarray(X[address.start : address.stop])
         vectors.setflags(write=False)
-        block = Block(np.arange(address.start, address.stop), vectors)
+        return Block(np.arange(address.start, address.stop), vectors)
+
+    for address in method.blocks(state, LeafPlan(len(X), block_rows)):
+        block = read(address)
         if accumulator.sequential:
             total = accumulator.update(accumulator.init() if total is None else total, block)
         else:
@@ -84,6 +90,7 @@ CASES = [
     ("spherical_hash", {"dead_units": "reseed", "n_bits": 60}),
     ("knnh", {"neighbors_from": "all", "n_train": 40}),
     ("nibh", {"solver": "admm", "n_steps": 3}),
+    ("nibh_cg", {"solver": "admm", "fix_scale": True, "max_secants": 200, "max_age": 1}),
     ("nibh", {"preset": "calibrated", "batch_size": 20, "n_train": 40}),
     ("biohash", {"batch_size": 20}),
     ("fruit_fly", {"matrix": "orthogonal"}),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RowRange
+from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from bitfleet.tasks.protocols import RoundState
 
 
-def read(X: np.ndarray, rows: RowRange) -> Block:
+def read(X: np.ndarray, rows: Any) -> Any:
+    if isinstance(rows, BlockPair):
+        return read(X, rows.left), read(X, rows.right)
     vectors = np.ascontiguousarray(X[rows.start : rows.stop])
     vectors.setflags(write=False)
     return Block(np.arange(rows.start, rows.stop), vectors)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import linf, secants
+from bitfleet.tasks.kernels import forces, linf, secants
 from bitfleet.tasks.kernels.pack import unpack_bits
 from bitfleet.tasks.methods import nibh_admm, nibh_smooth
 from bitfleet.tasks.methods.itq import ITQ
@@ -65,6 +65,27 @@ def test_secant_kernels_equal_their_references_and_finite_differences() -> None:
         return float(forces @ secants.squares(flat.reshape(9, 4), first, second))
 
     np.testing.assert_allclose(pulled.ravel(), approx_fprime(codes.ravel(), value, 1e-7), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_a_batch_equal_their_references(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    hamming = (9 * rng.random((40, 40))).astype(dtype)
+    hamming[0, :5] = [0, 0.5, 1.5, 9, 8.5]
+    distances, table = (hamming / 9 + rng.random((40, 40))).astype(dtype), np.sort(rng.random(10))
+    for found, expected in zip(
+        forces.tabulate(hamming, distances, 9), forces.tabulate_reference(hamming, distances, 9), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found.sum() == pytest.approx(distances[np.triu_indices(40, 1)].sum(dtype=float))
+    for power in (2, 4, 8):
+        arguments = hamming, distances, table, np.maximum(np.diff(table), 0.01), power
+        found, mass = forces.calibrated_forces(*arguments)
+        expected, expected_mass = forces.calibrated_forces_reference(*arguments)
+        assert found.dtype == dtype
+        tolerance = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+        assert mass == pytest.approx(expected_mass, rel=tolerance)
 
 
 def some_pairs(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
@@ -138,7 +159,7 @@ def test_a_step_goes_down_the_gradient_of_finite_differences(loss: nibh_smooth.L
     t = np.tanh(1.5 * rows @ weights)
     if loss.calibrated:
         h = 0.5 * (6 - t @ t.T)[i, j]
-        places = np.rint(h).astype(int)
+        places = (h + 0.5).astype(int)
         table = calibration(np.bincount(places, minlength=7), np.bincount(places, distances[i, j], 7))
         below = np.minimum(h.astype(int), 5)
         rise = np.diff(table)

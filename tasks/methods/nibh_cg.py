@@ -1,0 +1,234 @@
+"""Near-isometric hashing by column generation (NIBH-CG): all secants are searched, few are solved for.
+
+Of the pairs of points only some bind the worst deviation of Hamming distances from distances.  A round
+
+1. searches all pairs of blocks for violators, secants whose residual ``|λ v - c|`` comes near the largest of
+   the active ones: half of the room for the worst of them, half for a uniform sample;
+2. goes on with the solver on the active secants, those included, in one task;
+3. drops secants that were far below the largest residual for some rounds.
+
+The same search compares the sign codes of all pairs, so that the weights of the least distortion δ over all
+pairs are what is kept.  The paper chooses violators by sign codes, drops idle secants at once and solves a
+few times to the end.  That loses most of the gain: the conditions of optimality belong to the relaxed
+problem, so residuals are those of the soft codes here, and stages are many and short (``violators="hard"``,
+``max_age=1``, ``fix_scale=True``, ``start_share=0.8``, ``n_iter=12``, ``n_steps=50`` is the paper's way).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ..procrustes import random_orthonormal
+from ..protocols import BlockPair, RoundState
+from ..random import stream
+from .base import Front, LinearMethod, data_info, front_of, integer
+from .checks import check_choice, check_common, check_count, check_number, check_share
+from .nibh_cg_solve import Stage, stage
+from .nibh_cg_sums import GatherSecants, Question, Search
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..protocols import Accumulator, Arrays, BlockAddress, DataInfo, JSONScalar, LeafPlan
+
+SOLVERS = ("smooth", "admm")
+VIOLATORS = ("soft", "hard")
+_COMPONENTS = 128
+_MOST_SECANTS = 10_000
+_MOST_KEPT = 2_000
+_SAMPLE = 10_000
+_SAMPLE_NUMBERS = 2**25
+_KEPT = ("mean", "components", "weights", "calibration")
+
+
+@dataclass(frozen=True)
+class NIBHCG(LinearMethod):
+    """Signs of projections that keep distances, learned from the secants that are hard to keep.
+
+    Parameters
+    ----------
+    n_bits : int, default 64
+    solver : {"smooth", "admm"}, default "smooth"
+    slope : float, default 8.0
+        Of the sigmoids.
+    n_iter : int, default 120
+        Stages, each after a search of all pairs.
+    n_steps : int, default 5
+        Steps (turns of "admm") a stage.
+    violators : {"soft", "hard"}, default "soft"
+        Whose residuals say which secants bind: those of the soft codes, or of the sign codes.
+    threshold : float, default 0.6
+        Share of the largest residual above which a secant is a candidate, and stays active.
+    max_age : int, default 3
+        Stages below the threshold after which a secant is dropped.
+    max_secants : int, optional
+        Active secants at most; by default a quarter of all, at most 10,000.
+    start_share : float, default 0.2
+        How many secants, as a share of ``max_secants``, are drawn at random at the beginning.
+    fix_scale : bool, default False
+        Keep λ after the first stage, as the paper does.
+    center : bool, default True
+        Subtract the mean of the training rows.
+    n_components : int, float or None
+        Principal components to work in, or the share of variance they must explain; by default 128 or
+        ``n_bits``, whatever is more, and at most d.
+
+    Notes
+    -----
+    Every round records ``distortion`` (δ of the best sign codes so far, over all pairs, up to the rounding
+    of the blocks' type), ``n_active``, ``most_active`` (solved for in any stage) and ``n_violators``
+    (inactive secants beyond the largest active residual).  The finished state holds what that of NIBH does.
+    ITQ starts from at most 10,000 rows, drawn by the seed.
+    """
+
+    n_bits: int = 64
+    solver: str = "smooth"
+    slope: float = 8.0
+    n_iter: int = 120
+    n_steps: int = 5
+    violators: str = "soft"
+    threshold: float = 0.6
+    max_age: int = 3
+    max_secants: int | None = None
+    start_share: float = 0.2
+    fix_scale: bool = False
+    center: bool = True
+    n_components: int | float | None = None
+    name: ClassVar[str] = "nibh_cg"
+    sparse: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_common(self)
+        check_choice(self, "solver", SOLVERS)
+        check_choice(self, "violators", VIOLATORS)
+        for field in ("n_iter", "n_steps", "max_age"):
+            check_count(self, field)
+        check_count(self, "max_secants", optional=True)
+        check_number(self, "slope", above=True, optional=False)
+        for field in ("threshold", "start_share"):
+            check_share(self, field)
+        if not isinstance(self.fix_scale, (bool, np.bool_)):
+            raise ValueError(f"expected fix_scale to be True or False, got {self.fix_scale!r}")
+        object.__setattr__(self, "fix_scale", bool(self.fix_scale))
+
+    # what LinearMethod asks for ------------------------------------------------------------------------
+
+    def check_data(self, info: DataInfo) -> None:
+        """Refuse data whose pairs have no numbers."""
+        if info.n_rows > 2**31:
+            raise ValueError(f"nibh_cg takes at most {2**31:,} rows, got {info.n_rows:,}")
+
+    def wanted_components(self, info: DataInfo) -> int | float:
+        """Return 128 or ``n_bits``, at most d, unless told otherwise."""
+        if self.n_components is not None:
+            return self.n_components
+        return min(info.n_features, max(self.n_bits, _COMPONENTS))
+
+    def begin(self, front: Front, seed: int, moments: Arrays | None) -> dict[str, np.ndarray]:
+        """Draw the rotation from which ITQ begins."""
+        width = min(self.n_bits, front.n_outputs)
+        return {"rotation": random_orthonormal(stream(seed, "nibh.rotation"), width, self.n_bits)}
+
+    def train_blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
+        """Return all leaves for the first round, then all pairs of them."""
+        leaves = plan.leaves()
+        if self._behind(state) == 0:
+            return leaves
+        return [BlockPair(left, right) for i, left in enumerate(leaves) for right in leaves[i:]]
+
+    def train_accumulator(self, state: RoundState) -> Accumulator:
+        """Gather the first secants, or search all of them; either goes on with the solver."""
+        arrays = state.arrays
+        if self._behind(state) == 0:
+            numbers = self._sample(state)
+            chosen = None if len(numbers) == data_info(state).n_rows else numbers
+            n_secants = max(1, round(self.start_share * self._most(state)))
+            rng = stream(integer(state, "seed"), "nibh.secants")
+            front, rotation = front_of(state), arrays["rotation"]
+            gather = GatherSecants(front, chosen, rotation, numbers, n_secants, rng)
+            return _ThenSolve(gather, self._stage(state), data_info(state).dtype)
+        scalars = self._numbers(state)
+        number = arrays["first"] * data_info(state).n_rows + arrays["second"]
+        key = int(stream(integer(state, "seed"), "nibh.search", state.round).integers(2**63))
+        most = self._most(state)
+        question = Question(
+            front_of(state), arrays["weights"], scalars["unit"], self.slope, scalars["scale"],
+            scalars["largest_residual"], self.threshold, self.violators == "hard", np.sort(number),
+            data_info(state).n_rows, min(most, _MOST_KEPT), key,
+        )  # fmt: skip
+        return Search(question, partial(stage, arrays, scalars, self._stage(state)))
+
+    def train_advance(
+        self, state: RoundState, summary: Arrays
+    ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
+        """Take over what the task found."""
+        arrays = {name: array for name, array in summary.items() if array.ndim}
+        scalars: dict[str, JSONScalar] = {name: a.item() for name, a in summary.items() if not a.ndim}
+        return arrays, scalars
+
+    def advance(self, state: RoundState, summary: Arrays) -> RoundState:
+        """Return the next round's state; at the end without secants, points and the solver's own arrays."""
+        following = super().advance(state, summary)
+        if not self.done(following):
+            return following
+        kept = {name: array for name, array in following.arrays.items() if name in _KEPT}
+        return RoundState(following.round, kept, following.scalars)
+
+    def trained(self, state: RoundState) -> bool:
+        """Tell whether the weights of the last stage have been searched."""
+        return self._behind(state) >= 1 + self.n_iter
+
+    def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
+        """Return ``n_iter`` and one for the last search."""
+        return 1 + self.n_iter
+
+    # private -------------------------------------------------------------------------------------------
+
+    def _most(self, state: RoundState) -> int:
+        n = data_info(state).n_rows
+        return self.max_secants or min(_MOST_SECANTS, max(1, n * (n - 1) // 8))
+
+    def _sample(self, state: RoundState) -> np.ndarray:
+        """Return the numbers of the rows that ITQ and the first secants come from, ascending."""
+        info = data_info(state)
+        count = min(info.n_rows, _SAMPLE, max(2, _SAMPLE_NUMBERS // info.n_features))
+        if count == info.n_rows:
+            return np.arange(count)
+        rng = stream(integer(state, "seed"), "nibh.train")
+        return np.sort(rng.choice(info.n_rows, count, replace=False)).astype(np.int64)
+
+    def _behind(self, state: RoundState) -> int:
+        return state.round - integer(state, "first_round")
+
+    def _numbers(self, state: RoundState) -> dict[str, float]:
+        names = ("unit", "scale", "curvature", "largest_residual", "best_distortion", "most_active")
+        return {name: float(state.scalars[name] or 0.0) for name in names if name in state.scalars}
+
+    def _stage(self, state: RoundState) -> Stage:
+        behind = self._behind(state)
+        return Stage(
+            self.solver, self.slope, behind * self.n_steps, self.n_steps, self.n_iter * self.n_steps,
+            self.fix_scale, self.threshold, self.max_age, self._most(state), self.violators == "hard",
+            last=behind == self.n_iter,
+        )  # fmt: skip
+
+
+class _ThenSolve:
+    """The accumulator of the first secants, with the first stage behind it."""
+
+    sequential: ClassVar[bool] = False
+
+    def __init__(self, gather: GatherSecants, how: Stage, dtype: str) -> None:
+        self.gather, self.how, self.dtype = gather, how, dtype
+        self.init, self.update, self.merge = gather.init, gather.update, gather.merge
+
+    def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Draw the secants and solve for them."""
+        found = self.gather.finalize(state)
+        found["point_rows"] = found["point_rows"].astype(self.dtype)
+        unit = float(found["unit"])
+        return {**stage(found, {"unit": unit}, self.how, None), "unit": found["unit"]}
