@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .pipeline.refine import fit_decoder
     from .pipeline.search import search
     from .storage.codes import Codes, open_codes
-    from .storage.datasets import Dataset
+    from .storage.datasets import Dataset, DatasetWriter
     from .storage.errors import (
         CorruptObject,
         DataRefused,
@@ -66,6 +66,7 @@ __all__ = [
     "CorruptObject",
     "DataRefused",
     "Dataset",
+    "DatasetWriter",
     "DestinationExists",
     "Distortion",
     "EnvironmentMismatch",
@@ -105,7 +106,7 @@ _HOME = {
     ".pipeline.search": ("search",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
-    ".storage.datasets": ("Dataset",),
+    ".storage.datasets": ("Dataset", "DatasetWriter"),
     ".storage.errors": (
         "CorruptObject",
         "DataRefused",

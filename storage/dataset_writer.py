@@ -18,6 +18,7 @@ from .sealed import write_sealed_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     import zarr
 
@@ -44,6 +45,18 @@ class DatasetWriter:
     ------
     DestinationExists
         If anything is at ``path``.
+
+    Examples
+    --------
+    A ``with`` block closes the data set at its end; where it is left by an error, nothing stays behind.
+
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> path = tempfile.mkdtemp() + "/made.zarr"
+    >>> with bf.DatasetWriter(path, n_features=3, dtype="float32", with_labels=True) as writer:
+    ...     for part in range(4):
+    ...         writer.append(np.full((10, 3), part, np.float32), np.full(10, part))
+    >>> bf.open_dataset(path).n_rows
+    40
     """
 
     def __init__(
@@ -77,6 +90,15 @@ class DatasetWriter:
         self._arrays: dict[str, zarr.Array] = {}
         self._digests = ContentDigest(self.dtype, self.n_features, with_labels)
         claim_folder(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
     def append(self, vectors: np.ndarray, labels: np.ndarray | None = None) -> None:
         """Add rows, shape (m, d), with int labels, shape (m,), if the dataset has them.

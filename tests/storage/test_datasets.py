@@ -116,6 +116,20 @@ def test_what_the_writer_refuses(tmp_path, x):
     assert not (tmp_path / "a").exists()
 
 
+def test_a_with_block_closes_or_leaves_nothing(tmp_path, x):
+    with DatasetWriter(tmp_path / "a", n_features=5, dtype="f4") as writer:
+        writer.append(x[:30])
+        writer.append(x[30:])
+    np.testing.assert_array_equal(open_dataset(tmp_path / "a").to_xarray()["vectors"], x)
+    with (
+        pytest.raises(RuntimeError, match="of the caller"),
+        DatasetWriter(tmp_path / "b", n_features=5, dtype="f4") as writer,
+    ):
+        writer.append(x)
+        raise RuntimeError("of the caller")
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_killed_writer_leaves_nothing_that_is_taken_for_data(tmp_path):
     script = f"""
         import os, signal
