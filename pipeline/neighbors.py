@@ -65,7 +65,7 @@ class BlockSearch:
         if self.codes is None:
             program = NearestCodes(k, self.seed, self.model.method)
             return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)
-        program = NearestCodes(k, self.seed)
+        program = NearestCodes(k, self.seed, n_active=self.codes.n_active)
         return self._reduce(program, self.codes.reader(), self.codes.chunk_rows, arrays)
 
     def by_vector(self, queries: np.ndarray, k: int, distance: str = "euclidean") -> dict[str, np.ndarray]:

@@ -35,7 +35,7 @@ from .kernels.fast import (
     sure_signs,
     sure_winners,
 )
-from .kernels.pack import packed_width, unpack_bits
+from .kernels.pack import list_active, packed_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,12 +133,7 @@ class ProjectionEncoder:
         """Return where the ones of sparse codes are, int32, shape (m, n_active), ascending."""
         if self.n_active is None:
             raise ValueError("dense codes have no list of active bits; use encode")
-        packed = self.encode(vectors)
-        active = np.empty((len(packed), self.n_active), np.int32)
-        for start in range(0, len(packed), TILE_ROWS):
-            ones = np.nonzero(unpack_bits(packed[start : start + TILE_ROWS], self.n_bits))[1]
-            active[start : start + TILE_ROWS] = ones.reshape(-1, self.n_active)
-        return active
+        return list_active(self.encode(vectors), self.n_active)
 
     def _check(self, vectors: np.ndarray) -> np.ndarray:
         vectors = np.asarray(vectors)

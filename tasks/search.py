@@ -17,8 +17,9 @@ import numpy as np
 from .kernels.blocked import make_tiles, search_tiles
 from .kernels.euclidean import pair_distances
 from .kernels.hamming import as_words, nearest_codes
+from .kernels.pack import list_active
 from .kernels.ranked import merge_ranked
-from .kernels.vertical import active_of, make_columns, search_columns
+from .kernels.vertical import make_columns, search_columns
 from .random import stream
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ class NearestCodesAccumulator(Nearest):
         if self._n_active is None or len(self._queries) < _WORTH_COLUMNS:
             return search_tiles(make_tiles(as_words(codes)), self._words, k)
         n_bits = 8 * self._n_bytes
-        columns = make_columns(active_of(codes, n_bits, self._n_active), n_bits)
-        return search_columns(columns, active_of(self._queries, n_bits, self._n_active), k)
+        columns = make_columns(list_active(codes, self._n_active), n_bits)
+        return search_columns(columns, list_active(self._queries, self._n_active), k)
 
 
 class NearestVectorsAccumulator(Nearest):

@@ -20,6 +20,25 @@ def _count_bits(word):  # type: ignore[no-untyped-def]
 
 
 @jit
+def list_active(words, active):  # type: ignore[no-untyped-def]
+    """Write where the ones of each code are, ascending; return the first row of another number, and it."""
+    n_active = active.shape[1]
+    for i in range(words.shape[0]):
+        count = 0
+        for w in range(words.shape[1]):
+            word = words[i, w]
+            while word != 0:
+                lowest = word & (np.uint64(0) - word)
+                word ^= lowest
+                if count < n_active:
+                    active[i, count] = 64 * w + _count_bits(lowest - np.uint64(1))
+                count += 1
+        if count != n_active:
+            return i, count
+    return -1, 0
+
+
+@jit
 def nearest_codes(queries, codes, k):  # type: ignore[no-untyped-def]
     """Count the distances, turn counts into places, put every row into its place: a stable sort in O(m)."""
     n_queries, n_words = queries.shape

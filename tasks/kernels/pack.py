@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ._numba import loops
+from .hamming import as_words
+
+_ROWS_AT_ONCE = 4096
 
 
 def packed_width(n_bits: int) -> int:
@@ -47,3 +50,43 @@ def pack_active_reference(active: np.ndarray, n_bits: int) -> np.ndarray:
     bits = np.zeros((active.shape[0], n_bits), np.uint8)
     np.put_along_axis(bits, active.astype(np.intp), 1, axis=1)
     return pack_bits(bits)
+
+
+def list_active(packed: np.ndarray, n_active: int) -> np.ndarray:
+    """Return where the ones of packed sparse codes are, int32, shape (n, n_active), ascending.
+
+    Raises
+    ------
+    ValueError
+        If a code does not have ``n_active`` ones; the message names the first.
+    """
+    if loops() is None:
+        return list_active_reference(packed, n_active)
+    from . import compiled_search
+
+    active = np.empty((len(packed), n_active), np.int32)
+    wrong, count = compiled_search.list_active(as_words(packed), active)
+    if wrong >= 0:
+        raise _other_count(n_active, wrong, count)
+    return active
+
+
+def list_active_reference(packed: np.ndarray, n_active: int) -> np.ndarray:
+    """Do the same in NumPy."""
+    counts = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+    wrong = np.flatnonzero(counts != n_active)
+    if len(wrong):
+        raise _other_count(n_active, int(wrong[0]), int(counts[wrong[0]]))
+    active = np.empty((len(packed), n_active), np.int32)
+    for start in range(0, len(packed), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        bits = np.unpackbits(packed[rows], axis=-1, bitorder="little")
+        active[rows] = np.nonzero(bits)[1].reshape(active[rows].shape)
+    return active
+
+
+def _other_count(n_active: int, row: int, count: int) -> ValueError:
+    return ValueError(
+        f"expected {n_active} ones in every code, row {row} has {count}; "
+        "leave n_active out to compare these as dense codes"
+    )

@@ -116,17 +116,19 @@ def test_what_the_writer_refuses(tmp_path, x):
     assert not (tmp_path / "a").exists()
 
 
+def _append_twice(writer, first, second):
+    writer.append(first)
+    writer.append(second)
+
+
 def test_a_with_block_closes_or_leaves_nothing(tmp_path, x):
     with DatasetWriter(tmp_path / "a", n_features=5, dtype="f4") as writer:
         writer.append(x[:30])
         writer.append(x[30:])
     np.testing.assert_array_equal(open_dataset(tmp_path / "a").to_xarray()["vectors"], x)
-    with (
-        pytest.raises(RuntimeError, match="of the caller"),
-        DatasetWriter(tmp_path / "b", n_features=5, dtype="f4") as writer,
-    ):
-        writer.append(x)
-        raise RuntimeError("of the caller")
+    writer = DatasetWriter(tmp_path / "b", n_features=5, dtype="f4")
+    with pytest.raises(DataRefused, match="row 100 holds NaN"), writer:
+        _append_twice(writer, x, np.full_like(x, np.nan))
     assert not (tmp_path / "b").exists()
 
 

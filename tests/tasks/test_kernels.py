@@ -222,6 +222,27 @@ def test_packing_of_index_lists() -> None:
     assert pack.pack_active_reference(active, 11).tolist() == expected
 
 
+@given(st.integers(0, 5), st.integers(1, 200), st.data())
+def test_unpacking_of_index_lists(m: int, b: int, data: st.DataObject) -> None:
+    n_active = data.draw(st.integers(0, b))
+    rng = np.random.default_rng(b)
+    active = np.sort(np.argsort(rng.random((m, b)), axis=1)[:, :n_active]).astype(np.int32)
+    packed = pack.pack_active(active, b)
+    for unpack in (pack.list_active, pack.list_active_reference):
+        found = unpack(packed, n_active)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, active)
+
+
+@pytest.mark.parametrize("unpack", [pack.list_active, pack.list_active_reference])
+def test_codes_of_other_numbers_of_ones_are_refused(unpack) -> None:  # type: ignore[no-untyped-def]
+    packed = np.array([[3, 0], [0, 129], [7, 0], [0, 0]], np.uint8)
+    with pytest.raises(ValueError, match="expected 2 ones in every code, row 2 has 3"):
+        unpack(packed, 2)
+    with pytest.raises(ValueError, match="row 1 has 1"):
+        unpack(np.array([[3], [1]], np.uint8), 2)
+
+
 def test_a_wrong_width_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 2 bytes"):
         pack.unpack_bits(np.zeros((1, 3), np.uint8), 9)
