@@ -85,12 +85,12 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         method = build_method(self._method, params)
         X = self._checked(X, reset=True)
         if scheduler is None and checkpoint is None:
-            seed = _seed(random_state)
+            seed = seed_of(random_state)
             with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
                 model = fit_in_memory(X, method, seed, Path(scratch), preprocess_on=preprocess_on)
         else:
             recorded = recorded_seed(checkpoint) if random_state is None else None
-            seed = _seed(random_state) if recorded is None else recorded
+            seed = seed_of(random_state) if recorded is None else recorded
             model = fit_run(
                 X, checkpoint, method, scheduler=scheduler, seed=seed, preprocess_on=preprocess_on
             )
@@ -176,7 +176,7 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """Return the seed: an int as it is, anything else by drawing one."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         if random_state < 0:

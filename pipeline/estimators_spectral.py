@@ -7,9 +7,20 @@ scikit-learn's interface; a test holds parameters and defaults of the two equal.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from .estimators import BinaryHasher
+from ..tasks.methods.ssbc import affinities_of
+from ..tasks.online import Monitor
+from ..tasks.protocols import DataInfo
+from .arrays import load, unwrap
+from .config import build_method
+from .estimators import BinaryHasher, seed_of
+from .model import Model
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .arrays import Vectors
 
 
 @dataclass(eq=False, repr=False)
@@ -37,6 +48,9 @@ class SSBC(BinaryHasher):
         Leading directions left out.
     sketch_dtype : {"float64", "float32"}
         Precision of the sketch.
+    mode : {"streaming", "online"}
+        Directions as they are at the end, or aligned on the way and frozen, so that codes made early stay
+        comparable: see `partial_fit_encode`.
     random_state : int, RandomState or None
 
     Attributes
@@ -47,6 +61,10 @@ class SSBC(BinaryHasher):
         of squares of all affinities.
     n_directions_ : int
         Directions with any variance; bits beyond them are mixtures.
+    n_frozen_ : int
+        mode "online": after how many rows codes became final, -1 if they have not.
+    monitor_ : Monitor
+        mode "online": what the stream says of the codes.
 
     References
     ----------
@@ -77,4 +95,100 @@ class SSBC(BinaryHasher):
     sketch_rows: str = "all"
     drop_first: int = 0
     sketch_dtype: str = "float64"
+    mode: str = "streaming"
     random_state: Any = None
+
+    def partial_fit(self, X: Vectors, y: Any = None) -> SSBC:
+        """Learn from more rows, in addition to all before.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The rows of the first call, if `fit` has not been called, are also those from which anchors,
+            width and mean are taken: give some thousands.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the rows hold NaN or infinity or have another width.
+        """
+        rows, method, state = self._more(X)
+        if self.mode == "online":
+            self._coder.push(rows)
+            return self._became(method, method.coded(state, self._coder, state.round + 1), rows)
+        sketch = method.sketch(state)
+        for _, tile in affinities_of(state).tiles(rows, rows.dtype):
+            sketch.partial_fit(tile)
+        return self._became(method, method.finished(state, sketch, state.round + 1), rows)
+
+    def partial_fit_encode(self, X: Vectors) -> tuple[np.ndarray, np.ndarray]:
+        """Code rows one after the other, each before the next is seen, and learn from them.
+
+        Parameters
+        ----------
+        X : like in `partial_fit`
+
+        Returns
+        -------
+        codes : ndarray of uint8, shape (n, ceil(n_bits / 8))
+        versions : ndarray of int32, shape (n,)
+            Which projection each code is of.  The last ones are final once ``n_frozen_ >= 0``; code the rows
+            before, ``n_frozen_`` of them, once more with `encode`.
+
+        Raises
+        ------
+        ValueError
+            As `partial_fit`, or with mode "streaming", whose codes are not comparable before the end.
+        """
+        if self.mode != "online":
+            raise ValueError('expected mode="online": codes of a growing sketch are not comparable otherwise')
+        rows, method, state = self._more(X)
+        found = self._coder.encode_next(rows)
+        self._became(method, method.coded(state, self._coder, state.round + 1), rows)
+        return found
+
+    def fit(self, X: Vectors, y: Any = None, **options: Any) -> SSBC:
+        """Learn from the rows of ``X``; see `BinaryHasher.fit` for the options."""
+        self.__dict__.pop("_coder", None)
+        super().fit(X, y, **options)
+        return self._report_coder()
+
+    def _more(self, X: Vectors) -> tuple[np.ndarray, Any, Any]:
+        """Return rows, checked, method and state; the first rows of all say where the anchors are."""
+        if self.sketch_rows != "all":
+            raise ValueError('expected sketch_rows="all": with "train" more rows teach nothing')
+        first = not hasattr(self, "model_")
+        rows = load(unwrap(self._checked(X, reset=first)))
+        if first:
+            params = self.get_params(deep=False)
+            self.seed_ = seed_of(params.pop("random_state"))
+            method: Any = build_method(self._method, params)
+            state = method.begun(rows, self.seed_)
+        else:
+            method, state = self.model_.method, self.model_.state
+        if self.mode == "online" and not hasattr(self, "_coder"):
+            self._coder = method.coder(state)
+        return rows, method, state
+
+    def _became(self, method: Any, state: Any, rows: np.ndarray) -> SSBC:
+        """Take over what was learned."""
+        info = DataInfo(state.scalars["n_rows"], rows.shape[1], state.scalars["dtype"])
+        self.model_ = Model(method, state, info)
+        self.mean_ = state.arrays["origin"]
+        for attribute, scalar in self._reported.items():
+            setattr(self, attribute, state.scalars[scalar])
+        self._n_features_out = self.n_bits
+        return self._report_coder()
+
+    def _report_coder(self) -> SSBC:
+        if self.mode == "online":
+            scalars, prefix = self.model_.state.scalars, "monitor_"
+            self.n_frozen_ = scalars["n_frozen"]
+            values: Any = {k.removeprefix(prefix): v for k, v in scalars.items() if k.startswith(prefix)}
+            self.monitor_ = Monitor(**values)
+        return self

@@ -8,6 +8,8 @@ cannot tell either, exactly. No BLAS and no exponential function of a library ha
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from .affinity import TILE_ROWS, Affinities
@@ -51,15 +53,21 @@ class AffinityEncoder:
         self.n_active: int | None = None
         self._single = affinities.fast(np.dtype(np.float32), parts=True)
         self._double = affinities.fast(np.dtype(np.float64))
-        self._weights32 = self.weights.astype(np.float32)
-        self._limits = np.linalg.norm(self.weights, axis=0) * (1 + 2.0**-20)
-        self._columns = np.zeros((self.n_bits, padded_width(m)))
-        self._columns[:, :m] = self.weights.T
+        self._prepare()
 
     @property
     def mean(self) -> np.ndarray:
         """The origin of the rows, which is subtracted from them and from the anchors."""
         return self.affinities.origin
+
+    def with_weights(self, weights: np.ndarray) -> AffinityEncoder:
+        """Return an encoder of other weights of the same shape, quickly."""
+        if weights.shape != self.weights.shape or not np.isfinite(weights).all():
+            raise ValueError(f"expected finite weights of shape {self.weights.shape}, got {weights.shape}")
+        other = copy.copy(self)
+        other.weights = np.ascontiguousarray(weights, np.float64)
+        other._prepare()
+        return other
 
     def __reduce__(self) -> tuple[object, ...]:
         return AffinityEncoder, (self.affinities, self.weights)
@@ -85,6 +93,13 @@ class AffinityEncoder:
             tile = np.require(tile, tile.dtype.newbyteorder("="), ["C", "A"])
             self._encode(tile, start, packed[start : start + len(tile)])
         return packed
+
+    def _prepare(self) -> None:
+        m = len(self.weights)
+        self._weights32 = self.weights.astype(np.float32)
+        self._limits = np.linalg.norm(self.weights, axis=0) * (1 + 2.0**-20)
+        self._columns = np.zeros((self.n_bits, padded_width(m)))
+        self._columns[:, :m] = self.weights.T
 
     def _encode(self, tile: np.ndarray, start: int, packed: np.ndarray) -> None:
         rounded = np.empty(tile.shape, np.float32)

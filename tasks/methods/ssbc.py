@@ -11,6 +11,9 @@ sketch of l rows with a computed bound on what it lost (`sketch`).
 Rounds: draw rows, of which the first m are the anchors; from them σ and μ; then one pass for the sum, which
 ``sketch_rows="train"`` leaves out, since it takes the anchors' own rows alone.
 
+With ``mode="online"`` the last pass takes the rows one after the other, as `online.OnlineCoder` does: the
+projection is that by which a stream of these rows would be coded at its end.
+
 Uncentred (``center=False``, the paper's form) all affinities are positive, so that by Perron's theorem all
 entries of the first eigenvector are, too: the first bit of every code is the same. ``drop_first=1`` leaves it
 out.
@@ -26,18 +29,19 @@ import numpy as np
 from ..affinity import Affinities
 from ..affinity_encoder import AffinityEncoder
 from ..gram import sketch_for
+from ..online import OnlineCoder
 from ..procrustes import random_orthonormal
-from ..protocols import RoundState
+from ..protocols import Block, DataInfo, RoundState
 from ..random import check_seed, stream
 from .base import data_info, integer
 from .checks import check_choice, check_count
-from .ssbc_sums import AffinitySketch, GatherSample, describe
+from .ssbc_sums import AffinitySketch, GatherSample, OnlinePass, describe, unpack_coder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..gram import Sketch
-    from ..protocols import Accumulator, Arrays, BlockAddress, DataInfo, JSONScalar, LeafPlan
+    from ..protocols import Accumulator, Arrays, BlockAddress, JSONScalar, LeafPlan
 
 _LEAST_SAMPLE = 1000  # rows from which sigma and the mean are taken
 
@@ -63,6 +67,9 @@ class SSBC:
         Leading directions left out.
     sketch_dtype : {"float64", "float32"}
         Precision of the sketch; see `FrequentDirections`.
+    mode : {"streaming", "online"}
+        Take the directions at the end, or those that were aligned on the way and frozen: one sequential
+        task, always with a sketch.
 
     Notes
     -----
@@ -80,6 +87,7 @@ class SSBC:
     sketch_rows: str = "all"
     drop_first: int = 0
     sketch_dtype: str = "float64"
+    mode: str = "streaming"
     name: ClassVar[str] = "ssbc"
     sparse: ClassVar[bool] = False
 
@@ -91,6 +99,9 @@ class SSBC:
         check_count(self, "sketch_size", least, optional=True)
         check_choice(self, "sketch_rows", ("all", "train"))
         check_choice(self, "sketch_dtype", ("float64", "float32"))
+        check_choice(self, "mode", ("streaming", "online"))
+        if self.mode == "online" and self.sketch_rows != "all":
+            raise ValueError('expected sketch_rows="all" with mode="online", which learns from every row')
         if not isinstance(self.center, (bool, np.bool_)):
             raise ValueError(f"expected center to be True or False, got {self.center!r}")
         object.__setattr__(self, "center", bool(self.center))
@@ -134,7 +145,7 @@ class SSBC:
 
     def blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
         """Return the leaves that hold sampled rows, then all."""
-        if state.scalars["phase"] == "sketch":
+        if state.scalars["phase"] != "sample":
             return plan.leaves()
         chosen = np.unique(self._sample(state)[1] // plan.block_rows)
         return [plan.leaf(i) for i in chosen.tolist()]
@@ -144,6 +155,8 @@ class SSBC:
         if state.scalars["phase"] == "sample":
             info = data_info(state)
             return GatherSample(self._sample(state)[1], info.n_features, info.dtype)
+        if self.mode == "online":
+            return OnlinePass(self.coder(state))
         return AffinitySketch(affinities_of(state), self._sketch_size, self.sketch_dtype)
 
     def advance(self, state: RoundState, summary: Arrays) -> RoundState:
@@ -158,8 +171,12 @@ class SSBC:
             sketch = self.new_sketch(len(anchors))
             for _, tile in affinities_of(state).tiles(arrays["anchors"], state.scalars["dtype"]):
                 sketch.partial_fit(tile)
-            return self._finish(state, sketch, state.round)
-        return self._finish(state, self.new_sketch(len(state.arrays["anchors"]), summary), state.round + 1)
+            return self.finished(state, sketch, state.round)
+        if self.mode == "online":
+            coder = self.coder(state)
+            unpack_coder(coder, summary)
+            return self.coded(state, coder, state.round + 1)
+        return self.finished(state, self.new_sketch(len(state.arrays["anchors"]), summary), state.round + 1)
 
     def done(self, state: RoundState) -> bool:
         """Tell whether there are directions."""
@@ -175,9 +192,61 @@ class SSBC:
             raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
         return AffinityEncoder(affinities_of(state), state.arrays["weights"])
 
+    def begun(self, rows: np.ndarray, seed: int) -> RoundState:
+        """Return the state before the first row of a stream, of which ``rows`` are the first to come."""
+        state = self.start(DataInfo(len(rows), rows.shape[1], str(rows.dtype)), seed)
+        gather = self.accumulator(state)
+        block = Block(np.arange(len(rows)), rows)
+        return self.advance(state, gather.finalize(gather.update(gather.init(), block)))
+
+    def coder(self, state: RoundState) -> OnlineCoder:
+        """Return the coder that an online state holds, or one that has seen the anchors alone."""
+        coder = OnlineCoder(
+            affinities_of(state),
+            self.n_bits,
+            self._sketch_size,
+            drop_first=self.drop_first,
+            sketch_dtype=self.sketch_dtype,
+        )
+        if not self.done(state):
+            return coder
+        return coder.restore({**state.arrays, "projection": state.arrays["weights"]}, state.scalars)
+
+    def coded(self, state: RoundState, coder: OnlineCoder, round: int) -> RoundState:
+        """Return the finished state of an online coder."""
+        arrays, scalars = coder.state()
+        state = self.finished(state, coder.sketch, round)
+        arrays = {**state.arrays, **arrays, "weights": coder.projection}
+        del arrays["projection"]
+        return RoundState(round, arrays, {**state.scalars, **scalars})
+
+    def sketch(self, state: RoundState) -> Sketch:
+        """Return the sketch that a finished state of mode "streaming" holds, or an empty one."""
+        m, prefix = len(state.arrays["anchors"]), "sketch_"
+        held = {k.removeprefix(prefix): a for k, a in state.arrays.items() if k.startswith(prefix)}
+        return self.new_sketch(m, held or None)
+
     def new_sketch(self, n_anchors: int, arrays: Arrays | None = None) -> Sketch:
         """Return a sketch of affinities, empty or with the content of ``arrays``."""
         return sketch_for(n_anchors, self._sketch_size, self.sketch_dtype, arrays)
+
+    def finished(self, state: RoundState, sketch: Sketch, round: int) -> RoundState:
+        """Return the finished state of a sketch of all rows so far."""
+        values, vectors = sketch.spectrum()
+        seed = integer(state, "seed")
+        weights, n_directions = leading(values, vectors, self.n_bits, self.drop_first, seed)
+        square = sketch.square_
+        held = {f"sketch_{key}": array for key, array in sketch.arrays().items()}
+        arrays = {**state.arrays, **held, "weights": weights, "spectrum": values[: self._sketch_size]}
+        scalars: dict[str, JSONScalar] = {
+            **state.scalars,
+            "phase": "done",
+            "n_directions": n_directions,
+            "square": square,
+            "certificate": sketch.certificate_ / square if square else 0.0,
+            "slack": sketch.slack_ / square if square else 0.0,
+        }
+        return RoundState(round, arrays, scalars)
 
     @property
     def _sketch_size(self) -> int:
@@ -189,22 +258,6 @@ class SSBC:
         rng = stream(integer(state, "seed"), "ssbc.sample")
         drawn = rng.choice(n, min(n, max(self.n_anchors, _LEAST_SAMPLE)), replace=False).astype(np.int64)
         return np.sort(drawn[: self.n_anchors]), np.sort(drawn)
-
-    def _finish(self, state: RoundState, sketch: Sketch, round: int) -> RoundState:
-        values, vectors = sketch.spectrum()
-        seed = integer(state, "seed")
-        weights, n_directions = leading(values, vectors, self.n_bits, self.drop_first, seed)
-        square = sketch.square_
-        arrays = {**state.arrays, "weights": weights, "spectrum": values[: self._sketch_size]}
-        scalars: dict[str, JSONScalar] = {
-            **state.scalars,
-            "phase": "done",
-            "n_directions": n_directions,
-            "square": square,
-            "certificate": sketch.certificate_ / square if square else 0.0,
-            "slack": sketch.slack_ / square if square else 0.0,
-        }
-        return RoundState(round, arrays, scalars)
 
 
 def affinities_of(state: RoundState) -> Affinities:

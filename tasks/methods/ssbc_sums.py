@@ -10,7 +10,8 @@ from ..affinity import Affinities
 from ..gram import sketch_for
 
 if TYPE_CHECKING:
-    from ..protocols import Block, JSONScalar
+    from ..online import OnlineCoder
+    from ..protocols import Arrays, Block, JSONScalar
 
 AUTO = 1.4  # times the mean distance of a row to the nearest anchor
 _FAR = 16.0  # times the median squared distance from the median: beyond it rows have no say in the origin
@@ -89,6 +90,52 @@ class AffinitySketch:
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sketch."""
         return state
+
+
+class OnlinePass:
+    """Accumulator that hands all rows, in order, to a coder; its states are the coder's.
+
+    Parameters
+    ----------
+    coder : OnlineCoder
+        As it stands before the first row.
+    """
+
+    sequential: ClassVar[bool] = True
+
+    def __init__(self, coder: OnlineCoder) -> None:
+        self.coder = coder
+
+    def init(self) -> dict[str, np.ndarray]:
+        """Return the coder's state before the first row."""
+        return pack_coder(self.coder)
+
+    def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
+        """Take the rows of one block."""
+        check_finite(block)
+        unpack_coder(self.coder, state)
+        self.coder.push(block.vectors)
+        return pack_coder(self.coder)
+
+    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Refuse: one row comes after the other."""
+        raise NotImplementedError("an online pass is sequential")
+
+    def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the coder's state."""
+        return state
+
+
+def pack_coder(coder: OnlineCoder) -> dict[str, np.ndarray]:
+    """Return a coder's state as arrays alone."""
+    arrays, scalars = coder.state()
+    return {**arrays, **{f"number_{key}": np.array(value) for key, value in scalars.items()}}
+
+
+def unpack_coder(coder: OnlineCoder, packed: Arrays) -> None:
+    """Give a coder the state that `pack_coder` returned."""
+    numbers = {k.removeprefix("number_"): a.item() for k, a in packed.items() if k.startswith("number_")}
+    coder.restore(packed, numbers)
 
 
 def describe(

@@ -26,11 +26,12 @@ METHODS = {
     "ssbc": {"n_bits": 24, "n_anchors": 100},
     "ssbc-sketch": {"n_bits": 12, "n_anchors": 200, "sketch_size": 16},
     "nibh_cg": {"n_bits": 24, "n_iter": 3, "max_secants": 3000},
+    "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }
-LONG = ("ssbc", "ssbc-sketch", "nibh", "nibh-admm", "nibh_cg")  # in the long tests alone
+LONG = ("ssbc", "ssbc-sketch", "ssbc-online", "nibh", "nibh-admm", "nibh_cg")  # in the long tests alone
 BLOCK_ROWS = 128
 PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
 DTYPES = {"float32": "uint8", "float64": "float64"}  # in memory: as stored

@@ -97,6 +97,7 @@ CASES = [
     ("sign", {"center": True, "n_bits": 7}),
     ("ssbc", {"n_bits": 3, "n_anchors": 40, "sketch_size": 4}),
     ("ssbc", {"sketch_rows": "train", "center": False, "drop_first": 1}),
+    ("ssbc", {"n_bits": 3, "n_anchors": 40, "mode": "online"}),
 ]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
 
