@@ -121,7 +121,11 @@ def evaluate(
     data: Annotated[Path, typer.Argument(help="The data set that is searched.", metavar="DATA")],
     queries: Annotated[Path, typer.Argument(help="The data set of queries.", metavar="QUERIES")],
     metrics: Annotated[
-        str, typer.Option(help="With commas between: map@N, map_min@N, precision@N, recallK@R.")
+        str,
+        typer.Option(
+            help="With commas between: map@N, map_min@N, precision@N, recallK@R, overlap_map@K, kendall@K, "
+            "gap@K."
+        ),
     ] = "map@1000,recall10@100",
     codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
     scheduler: Scheduler = "serial",

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
-from ..tasks.metrics import average_precision_at, parse_metrics, precision_at, recall_at, relevance
+from ..tasks.metrics import (
+    average_precision_at,
+    gap_at,
+    kendall_at,
+    overlap_at,
+    parse_metrics,
+    precision_at,
+    recall_at,
+    relevance,
+)
 from ..tasks.protocols import LeafPlan
 from .evaluate_inputs import check_fit, codes_of, folder_for, opened, rows_of
 from .model import ModelLike, as_model
@@ -70,7 +79,8 @@ def evaluate(
     queries : like data, shape (q, d)
         What is looked for.
     metrics : str or iterable of str
-        ``map@n``, ``map_min@n``, ``precision@n`` (these need labels), ``recallK@R``, ``recall@R`` (K = 10).
+        ``map@n``, ``map_min@n``, ``precision@n`` (these need labels), ``recallK@R``, ``recall@R`` (K = 10),
+        ``overlap_map@k``, ``kendall@k``, ``gap@k`` (see `bitfleet.tasks.metrics`).
     codes : Codes or path, optional
         Codes of ``data`` made with this model; otherwise each block is encoded as it is read.
     scheduler : str or distributed.Client, optional
@@ -138,7 +148,7 @@ def _measure(
     refinement: Refinement | None,
 ) -> _Found:
     n_rows = database.reader.n_rows
-    depth = min(max(SHOWN, *(metric.cutoff for metric in asked)), n_rows)
+    depth = min(max([SHOWN, *(metric.cutoff for metric in asked if metric.retrieves)]), n_rows)
     neighbors = min(max(metric.neighbors for metric in asked), n_rows)
     held = max(min(depth * (refinement.factor if refinement else 1), n_rows), neighbors)
     batches = LeafPlan(queries.reader.n_rows, max(1, _HELD // held)).leaves()
@@ -146,9 +156,12 @@ def _measure(
     for batch in batches:
         vectors = queries.reader.read(batch).vectors
         ranking = rank(search, vectors, depth, refinement)
-        true = search.by_vector(vectors, neighbors, distance)["id"] if neighbors else None
+        true = search.by_vector(vectors, neighbors, distance) if neighbors else None
+        places = None
+        if true is not None and any(metric.needs_codes for metric in asked):
+            places = search.by_neighbor(vectors, true["id"])
         labels = None if queries.labels is None else queries.labels[batch.start : batch.stop]
-        values.append(_values(asked, ranking, true, labels, database.labels))
+        values.append(_values(asked, ranking, true, places, labels, database.labels))
         retrieved.append(ranking.first("id", depth)[:, :SHOWN])
         hamming.append(ranking.first("distance", depth)[:, :SHOWN])
     return _Found(np.concatenate(values, axis=1), np.concatenate(retrieved), np.concatenate(hamming))
@@ -157,7 +170,8 @@ def _measure(
 def _values(
     asked: tuple[Metric, ...],
     ranking: Ranking,
-    true: np.ndarray | None,
+    true: dict[str, np.ndarray] | None,
+    places: dict[str, np.ndarray] | None,
     query_labels: np.ndarray | None,
     database_labels: np.ndarray | None,
 ) -> np.ndarray:
@@ -170,11 +184,10 @@ def _values(
         n_relevant = np.where(names[place] == query_labels, counts[place], 0)
     rows = []
     for metric in asked:
-        retrieved = ranking.first("id", metric.cutoff)
-        if metric.kind == "recall":
-            assert true is not None
-            rows.append(recall_at(true, retrieved, metric.neighbors, metric.cutoff))
+        if true is not None and metric.neighbors:
+            rows.append(_against_neighbors(metric, ranking, true, places))
             continue
+        retrieved = ranking.first("id", metric.cutoff)
         assert labels is not None
         assert query_labels is not None
         relevant = relevance(labels[retrieved], query_labels)
@@ -184,6 +197,21 @@ def _values(
             among = n_relevant if metric.kind == "map_min" else None
             rows.append(average_precision_at(relevant, metric.cutoff, among))
     return np.stack(rows)
+
+
+def _against_neighbors(
+    metric: Metric, ranking: Ranking, true: dict[str, np.ndarray], places: dict[str, np.ndarray] | None
+) -> np.ndarray:
+    """Return a metric of true neighbours for a batch of queries, shape (query,)."""
+    k = metric.cutoff
+    if metric.kind == "recall":
+        return recall_at(true["id"], ranking.first("id", k), metric.neighbors, k)
+    if metric.kind == "gap":
+        return gap_at(true["distance"], k)
+    assert places is not None
+    if metric.kind == "kendall":
+        return kendall_at(true["distance"], places["distance"], k)
+    return overlap_at(places["distance"], places["histogram"], k)
 
 
 def _result(

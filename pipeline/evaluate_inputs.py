@@ -88,6 +88,12 @@ def check_fit(model: Model, database: Rows, queries: Rows, asked: tuple[Metric, 
                 f"the model encodes rows of {model.encoder().n_features} features, "
                 f"the {name} have {rows.reader.n_features}"
             )
+    for metric in asked:
+        if metric.kind == "gap" and metric.neighbors > database.reader.n_rows:
+            raise ConfigError(
+                f"{metric.name} compares neighbours {metric.cutoff} and {metric.neighbors}, "
+                f"the data have {database.reader.n_rows} rows"
+            )
     wanting = [metric.name for metric in asked if metric.needs_labels]
     if not wanting:
         return

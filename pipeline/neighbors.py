@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..tasks.leaves import base_rows
+from ..tasks.neighbor_codes import NeighborCodes
 from ..tasks.protocols import LeafPlan, RoundState
 from ..tasks.refine import DecodedDistances, refinement_state
 from ..tasks.search import NearestCodes, NearestVectors
@@ -73,6 +74,26 @@ class BlockSearch:
         program = NearestVectors(k, self.seed, distance)
         rows = base_rows(self.reader.n_features)
         return self._reduce(program, self.reader, rows, {"query_vectors": queries})
+
+    def by_neighbor(self, queries: np.ndarray, neighbors: np.ndarray) -> dict[str, np.ndarray]:
+        """Return where listed rows stand among the codes.
+
+        Parameters
+        ----------
+        queries : ndarray of float, shape (q, d)
+        neighbors : ndarray of int64, shape (q, k)
+            Row numbers.
+
+        Returns
+        -------
+        dict
+            ``distance`` int32 (q, k), Hamming, and ``histogram`` int64 (q, M' + 1): rows at each distance.
+        """
+        arrays = {"query_codes": self.model.encoder().encode(queries), "neighbors": neighbors}
+        if self.codes is None:
+            program = NeighborCodes(self.model.method)
+            return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)
+        return self._reduce(NeighborCodes(), self.codes.reader(), self.codes.chunk_rows, arrays)
 
     def by_decoder(self, queries: np.ndarray, candidates: np.ndarray, n_sbiht: int = 0) -> np.ndarray:
         """Return the squared distance of each query to what its candidates' codes stand for.

@@ -68,6 +68,20 @@ def nearest_codes(queries, codes, k):  # type: ignore[no-untyped-def]
 
 
 @jit
+def hamming_histogram(queries, codes, n_bits):  # type: ignore[no-untyped-def]
+    """Count the codes at each distance from each query."""
+    n_queries, n_words = queries.shape
+    counts = np.zeros((n_queries, n_bits + 1), np.int64)
+    for i in range(n_queries):
+        for j in range(codes.shape[0]):
+            distance = 0
+            for w in range(n_words):
+                distance += _count_bits(queries[i, w] ^ codes[j, w])
+            counts[i, distance] += 1
+    return counts
+
+
+@jit
 def pair_distances(queries, vectors, query_rows, vector_rows):  # type: ignore[no-untyped-def]
     """Add squared differences from the first feature to the last."""
     total = np.empty(query_rows.size, np.float64)

@@ -42,6 +42,36 @@ def nearest_codes(queries: np.ndarray, codes: np.ndarray, k: int) -> tuple[np.nd
     return compiled_search.nearest_codes(queries, codes, k)
 
 
+def hamming_histogram(queries: np.ndarray, codes: np.ndarray, n_bits: int) -> np.ndarray:
+    """Return how many codes are at each distance from each query.
+
+    Parameters
+    ----------
+    queries : ndarray of uint64, shape (q, w)
+    codes : ndarray of uint64, shape (m, w)
+    n_bits : int
+        The greatest distance.
+
+    Returns
+    -------
+    ndarray of int64, shape (q, n_bits + 1)
+    """
+    if loops() is None:
+        return hamming_histogram_reference(queries, codes, n_bits)
+    from . import compiled_search
+
+    return compiled_search.hamming_histogram(queries, codes, n_bits)
+
+
+def hamming_histogram_reference(queries: np.ndarray, codes: np.ndarray, n_bits: int) -> np.ndarray:
+    """Return what `hamming_histogram` returns, query by query."""
+    counts = np.empty((len(queries), n_bits + 1), np.int64)
+    for query, row in zip(queries, counts, strict=True):
+        differing = np.bitwise_count(query ^ codes).sum(axis=1, dtype=np.int64)
+        row[:] = np.bincount(differing, minlength=n_bits + 1)
+    return counts
+
+
 def nearest_codes_reference(queries: np.ndarray, codes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return what `nearest_codes` returns, by a stable sort of all distances."""
     distances = np.empty((len(queries), k), np.int32)

@@ -15,6 +15,7 @@ from bitfleet.pipeline.fitting import fit_in_memory
 from bitfleet.storage.datasets import Dataset, DatasetWriter
 from bitfleet.tasks.search import tie_keys
 from scipy.spatial.distance import cdist
+from scipy.stats import kendalltau
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,3 +208,38 @@ def test_remote_workers_need_a_saved_model(model: Model, split: tuple) -> None:
 
     with pytest.raises(ValueError, match="save the model"):
         evaluate(model, *split, scheduler=Where(ClusterTable(scheduler="tcp://10.0.0.1:8786")))
+
+
+def test_neighbor_metrics_equal_scipy_and_loops(
+    split: tuple, model: Model, tmp_path: Path, local_client: Client
+) -> None:
+    """Overlap MAP, Kendall's τ-b and the k-order gap, in any blocks, of stored codes and on workers."""
+    (rows, _), (queries, _) = split
+    names, k = ("overlap_map@7", "kendall@30", "gap@7", "overlap_map@600"), 7
+    distance = cdist(queries.astype(float), rows.astype(float))
+    nearest = np.argsort(distance, axis=1, kind="stable")
+    bits = [
+        np.unpackbits(model.encode(x), axis=1, bitorder="little", count=model.n_bits) for x in (queries, rows)
+    ]
+    hamming = np.round(cdist(*bits, "cityblock"))
+    expected: list[list[float]] = [[], [], [], []]
+    for c, h, order in zip(distance, hamming, nearest, strict=True):
+        limit = np.sort(h)[k - 1]
+        places, tied = k - (h < limit).sum(), (h == limit).sum()
+        chances = [1 if h[i] < limit else places / tied if h[i] == limit else 0 for i in order[:k]]
+        expected[0].append(sum(chances) / k)
+        tau = kendalltau(c[order[:30]], h[order[:30]]).statistic
+        expected[1].append(0.0 if np.isnan(tau) else tau)
+        expected[2].append(c[order[k]] - c[order[k - 1]])
+        expected[3].append(1.0)
+    found = evaluate(model, rows, queries, names)
+    np.testing.assert_allclose(found.per_query, expected, atol=1e-6)
+    data = stored(tmp_path / "rows.zarr", split[0])
+    codes = encode_into(model, data, tmp_path / "codes.zarr", SERIAL)
+    model.save(tmp_path / "model.zarr")
+    workers = evaluate(
+        str(tmp_path / "model.zarr"), data, queries, names, codes=codes, scheduler=local_client
+    )
+    np.testing.assert_array_equal(workers.per_query, found.per_query)
+    with pytest.raises(ValueError, match="500 rows"):
+        evaluate(model, rows, queries, "gap@500")

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from bitfleet.tasks.metrics import (
     average_precision_at,
+    gap_at,
+    kendall_at,
+    overlap_at,
     parse_metrics,
     precision_at,
     recall_at,
@@ -14,6 +17,7 @@ from bitfleet.tasks.metrics import (
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.stats import kendalltau
 
 relevances = arrays(bool, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12))
 
@@ -106,3 +110,45 @@ def test_bad_names_are_refused(names: object) -> None:
 def test_every_bad_name_is_listed() -> None:
     with pytest.raises(ValueError, match=r"'mapp@3', 'recall@x'"):
         parse_metrics(["mapp@3", "map@3", "recall@x"])
+
+
+def ranked_lists(draw_seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """True distances (ascending, with ties) and Hamming distances of 8 queries' 40 neighbours."""
+    rng = np.random.default_rng(draw_seed)
+    return np.sort(rng.integers(0, 25, (8, 40)) / 7.0, axis=1), rng.integers(0, 9, (8, 40)).astype(np.int32)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 45))
+def test_kendall_equals_scipy(seed: int, k: int) -> None:
+    true, hamming = ranked_lists(seed)
+    hamming[0], true[1] = 3, 1.0  # constant lists
+    found = kendall_at(true, hamming, k)
+    for row in range(8):
+        expected = kendalltau(true[row, :k], hamming[row, :k], variant="b").statistic
+        assert found[row] == pytest.approx(0 if np.isnan(expected) else expected, abs=1e-14)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_overlap_equals_the_mean_over_many_orders_of_ties(seed: int, k: int) -> None:
+    """Against its definition, |L ∩ L_H| / k with ties shuffled; exactly where k ends with a group of ties."""
+    rng = np.random.default_rng(seed)
+    hamming = rng.integers(0, 6, 25)  # of all rows; the first ones are the true neighbours
+    found = overlap_at(hamming[None, :k], np.bincount(hamming, minlength=7)[None], k)[0]
+    shares = []
+    for _ in range(400):
+        retrieved = np.lexsort((rng.random(25), hamming))[:k]
+        shares.append(np.isin(np.arange(min(k, 25)), retrieved).sum() / min(k, 25))
+    assert found == pytest.approx(np.mean(shares), abs=0.15)
+    last = np.sort(hamming)[min(k, 25) - 1]
+    if (hamming <= last).sum() == min(k, 25):
+        assert found == pytest.approx(shares[0], abs=1e-12)
+
+
+def test_gap_is_the_difference_of_distances() -> None:
+    assert gap_at(np.array([[1.0, 4.0, 9.0]]), 2) == [1.0]
+    assert [metric.neighbors for metric in parse_metrics("gap@5,kendall@5,overlap_map@5,map@5")] == [
+        6,
+        5,
+        5,
+        0,
+    ]
