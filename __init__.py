@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
-    from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
+    from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
@@ -75,6 +75,7 @@ __all__ = [
     "IdentityMismatch",
     "ManifestConflict",
     "Model",
+    "PursuitHash",
     "Sign",
     "SphericalHash",
     "StorageError",
@@ -94,7 +95,7 @@ __all__ = [
 
 _HOME = {
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
-    ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
+    ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.evaluate": ("evaluate",),

@@ -263,3 +263,55 @@ class POSH(BinaryHasher):
     n_components: int | float | None = None
     center: bool = True
     random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class PursuitHash(BinaryHasher):
+    """Sparse codes by greedy pursuit over a balanced dictionary; ours, not a published method.
+
+    Each bit that is switched on takes what it explains from the others, so the next one says something new:
+    all bits are used, and true neighbours are found far better than by winner-take-all.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length D.
+    n_active : int
+        Ones per code, α.
+    beta : float
+        How much of what it explains a bit takes from the others: 0 is winner-take-all.
+    n_rounds : int, optional
+        In how many rounds bits are switched on; one by one by default.
+    n_epochs : int
+        Passes over the data.
+    n_components : int or float, optional
+        PCA in front: this many components, or this share of the variance.
+    center : bool
+        Subtract the mean.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    effective_atoms_ : float
+        ``(Σ u)² / Σ u²`` of how many rows each atom won in the last step: so many evenly used atoms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import PursuitHash
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> PursuitHash(n_bits=64, n_active=4, random_state=0).fit(X).encode(X).shape
+    (200, 8)
+    """
+
+    _method: ClassVar[str] = "pursuit_hash"
+    _reported: ClassVar[dict[str, str]] = {"effective_atoms_": "effective_atoms"}
+    n_bits: int = 1024
+    _: KW_ONLY
+    n_active: int = 32
+    beta: float = 1.0
+    n_rounds: int | None = None
+    n_epochs: int = 5
+    n_components: int | float | None = None
+    center: bool = True
+    random_state: Any = None

@@ -16,6 +16,7 @@ from .methods.lsh import LSH
 from .methods.nibh import NIBH
 from .methods.nibh_cg import NIBHCG
 from .methods.posh import POSH
+from .methods.pursuit_hash import PursuitHash
 from .methods.sign import Sign
 from .methods.spherical_hash import SphericalHash
 from .methods.ssbc import SSBC
@@ -39,6 +40,7 @@ METHODS: dict[str, type[Method]] = {
     "biohash": BioHash,
     "spherical_hash": SphericalHash,
     "posh": POSH,
+    "pursuit_hash": PursuitHash,
     "bosl": BOSL,
 }
 

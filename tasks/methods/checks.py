@@ -71,3 +71,12 @@ def check_number(method: object, field: str, *, above: bool, optional: bool = Tr
     if isinstance(value, bool) or not (0 <= number < np.inf) or (above and number == 0):
         raise ValueError(f"expected {field} to be a number {'>' if above else '>='} 0, got {value!r}")
     object.__setattr__(method, field, number)
+
+
+def check_between(method: object, field: str, least: float, most: float) -> None:
+    """Check that a field is a number in [least, most] and store it as plain float."""
+    value = getattr(method, field)
+    number = float(value) if isinstance(value, (int, float, np.number)) else math.nan
+    if isinstance(value, bool) or not least <= number <= most:
+        raise ValueError(f"expected {field} to be in [{least:g}, {most:g}], got {value!r}")
+    object.__setattr__(method, field, number)

@@ -37,6 +37,7 @@ from ..random import stream
 from .base import Front, LinearMethod, data_info, front_of, integer, sparse_components
 from .checks import check_active, check_common, check_count, check_share
 from .posh_sums import AlgorithmOne, Winners
+from .steps import STEPS_PER_PASS, count_rows, counter, current, deal, rows_of_a_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 SCHEDULES = ("auto", "reset", "union", "paper")
 _EPOCHS = {"reset": 10, "union": 10, "paper": 50}
 _PAPER_BATCH = 100
-_STEPS_PER_PASS = 5
-_LEAST_STEP = 1000
 _RIDGE = 1e-3
 
 
@@ -114,7 +113,7 @@ class POSH(LinearMethod):
     @property
     def min_leaves(self) -> int:
         """Steps need leaves to choose from."""
-        return _STEPS_PER_PASS if self._schedule == "union" or self.batch_size is not None else 1
+        return STEPS_PER_PASS if self._schedule == "union" or self.batch_size is not None else 1
 
     def check_data(self, info: DataInfo) -> None:
         """Refuse fewer rows than a batch of Algorithm 1, which would never learn."""
@@ -152,12 +151,7 @@ class POSH(LinearMethod):
         """Return the leaves of this step: all of them, or the next of the pass's seeded subsets."""
         if self._schedule == "paper":
             return plan.leaves()
-        behind = _counter(state, "rows_in_epoch")
-        for step in self._steps(state, plan, _counter(state, "epoch")):
-            if behind <= 0:
-                return [plan.leaf(i) for i in step]
-            behind -= sum(len(plan.leaf(i)) for i in step)
-        raise ValueError("the state and the plan of leaves do not belong together")
+        return current(state, plan, self._steps(state, plan, counter(state, "epoch")))
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Add up winners under fixed weights, or run Algorithm 1 over a pass."""
@@ -179,7 +173,7 @@ class POSH(LinearMethod):
         self, state: RoundState, summary: Arrays
     ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
         """Take over Algorithm 1's weights, or solve the Procrustes problem of the summed winners."""
-        scalars = _count_rows(state, int(summary["count"]))
+        scalars = count_rows(state, int(summary["count"]))
         uses = summary["uses"].astype(np.float64)
         scalars["live_bits"] = int(np.count_nonzero(uses))
         scalars["effective_bits"] = float(uses.sum() ** 2 / np.square(uses).sum())
@@ -198,7 +192,7 @@ class POSH(LinearMethod):
 
     def trained(self, state: RoundState) -> bool:
         """Tell whether all passes have been made."""
-        return _counter(state, "epoch") >= self._n_epochs
+        return counter(state, "epoch") >= self._n_epochs
 
     def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
         """Return one round a pass or a step."""
@@ -222,32 +216,10 @@ class POSH(LinearMethod):
         """Deal the leaves of one pass into steps of enough rows, in seeded order; ascending in a step."""
         rows = self.batch_size
         if rows is None and self._schedule == "union":
-            rows = max(_LEAST_STEP, self.n_bits, -(-plan.n_rows // _STEPS_PER_PASS))
+            rows = rows_of_a_step(plan, self.n_bits)
         if rows is None:
             return [list(range(len(plan)))]
-        order = stream(integer(state, "seed"), "posh.order", round=epoch).permutation(len(plan))
-        steps: list[list[int]] = [[]]
-        dealt, left = 0, plan.n_rows
-        for leaf in order.tolist():
-            if dealt >= rows and left >= rows:
-                steps.append([])
-                dealt = 0
-            steps[-1].append(leaf)
-            dealt += len(plan.leaf(leaf))
-            left -= len(plan.leaf(leaf))
-        return [sorted(step) for step in steps]
+        return deal(plan, rows, stream(integer(state, "seed"), "posh.order", round=epoch))
 
     def _objective(self, summary: Arrays, agreement: float) -> float:
         return self.n_active + (float(summary["square"]) - 2 * agreement) / int(summary["count"])
-
-
-def _counter(state: RoundState, key: str) -> int:
-    return integer(state, key) if key in state.scalars else 0
-
-
-def _count_rows(state: RoundState, count: int) -> dict[str, JSONScalar]:
-    """Return in which pass and where in it training stands after ``count`` more rows."""
-    epoch, rows = _counter(state, "epoch"), _counter(state, "rows_in_epoch") + count
-    if rows >= data_info(state).n_rows:
-        epoch, rows = epoch + 1, 0
-    return {"epoch": epoch, "rows_in_epoch": rows}

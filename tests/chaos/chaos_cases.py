@@ -28,10 +28,23 @@ METHODS = {
     "nibh_cg": {"n_bits": 24, "n_iter": 3, "max_secants": 3000},
     "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
+    "pursuit_hash": {"n_bits": 96, "n_active": 6, "n_epochs": 2},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }
-LONG = ("ssbc", "ssbc-sketch", "ssbc-online", "nibh", "nibh-admm", "nibh_cg")  # in the long tests alone
+SHORT = (
+    "lsh",
+    "itq",
+    "knnh",
+    "fruit_fly",
+    "biohash",
+    "spherical_hash",
+    "posh",
+    "bosl",
+    "posh-union",
+    "posh-paper",
+)
+LONG = tuple(case for case in METHODS if case not in SHORT)  # in the long tests alone
 BLOCK_ROWS = 128
 PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
 DTYPES = {"float32": "uint8", "float64": "float64"}  # in memory: as stored

@@ -39,6 +39,7 @@ ESTIMATORS = {
     "biohash": "BioHash",
     "spherical_hash": "SphericalHash",
     "posh": "POSH",
+    "pursuit_hash": "PursuitHash",
     "bosl": "BOSL",
 }
 

@@ -16,6 +16,7 @@ ESTIMATORS = {
     "lsh": bf.LSH(n_bits=16, random_state=0),
     "itq": bf.ITQ(n_bits=16, n_iter=3, random_state=0),
     "fruit_fly": bf.FruitFly(n_bits=16, n_active=4, random_state=0),
+    "pursuit": bf.PursuitHash(n_bits=16, n_active=4, n_epochs=2, random_state=0),
     "posh": bf.POSH(n_bits=16, n_active=4, n_epochs=2, random_state=0),
     "posh union": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="union", random_state=0),
     "posh paper": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="paper", batch_size=8, random_state=0),
@@ -110,7 +111,7 @@ def test_numbers_near_the_limits(estimator: Any) -> None:
         np.testing.assert_array_equal(checked(estimator, np.ldexp(rows, exponent)), expected)
     checked(estimator, np.ldexp(rows, -900))  # squares are zero
     huge = np.ldexp(rows, 700)
-    if isinstance(estimator, bf.LSH | bf.FruitFly):
+    if isinstance(estimator, bf.LSH | bf.FruitFly | bf.PursuitHash):
         np.testing.assert_array_equal(estimator.fit(huge).transform(huge), expected)
         with pytest.raises(ValueError, match="squared ones overflow float64; rescale the vectors"):
             bf.evaluate(estimator, huge, huge[:3], ["recall1@1"])

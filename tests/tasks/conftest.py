@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan
+from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, RowIndices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from bitfleet.tasks.protocols import RoundState
 
 
-def read(X: np.ndarray, rows: Any) -> Any:
-    if isinstance(rows, BlockPair):
-        return read(X, rows.left), read(X, rows.right)
-    vectors = np.ascontiguousarray(X[rows.start : rows.stop])
+def read(X: np.ndarray, address: Any) -> Any:
+    if isinstance(address, BlockPair):
+        return read(X, address.left), read(X, address.right)
+    some = isinstance(address, RowIndices)
+    rows = np.array(address.rows) if some else np.arange(address.start, address.stop)
+    vectors = np.ascontiguousarray(X[rows])
     vectors.setflags(write=False)
-    return Block(np.arange(rows.start, rows.stop), vectors)
+    return Block(rows, vectors)
 
 
 def fold(accumulator: Any, blocks: list[Block]) -> dict[str, np.ndarray]:
