@@ -74,7 +74,8 @@ class PursuitEncoder:
         self.mean = np.ascontiguousarray(mean, np.float64)
         self.components = None if components is None else np.ascontiguousarray(components, np.float64)
         self.atoms = np.ascontiguousarray(atoms, np.float64)
-        self.n_active, self.beta, self.n_rounds = n_active, beta, n_rounds
+        self.n_active: int | None = n_active
+        self._n_active, self.beta, self.n_rounds = n_active, beta, n_rounds
         self.n_features, self.n_bits = len(self.mean), len(self.atoms)
         self._check()
         width = self.atoms.shape[1]
@@ -87,7 +88,7 @@ class PursuitEncoder:
         self._picks = _picks(n_active, n_rounds)
 
     def __reduce__(self) -> tuple[object, ...]:
-        parts = (self.mean, self.components, self.atoms, self.n_active, self.beta, self.n_rounds)
+        parts = (self.mean, self.components, self.atoms, self._n_active, self.beta, self.n_rounds)
         return type(self), parts
 
     def encode(self, vectors: np.ndarray) -> np.ndarray:
@@ -125,7 +126,7 @@ class PursuitEncoder:
 
     def active(self, vectors: np.ndarray) -> np.ndarray:
         """Return where the ones of the codes are, int32, shape (m, n_active), ascending."""
-        return active_of(self.encode(vectors), self.n_bits, self.n_active)
+        return active_of(self.encode(vectors), self.n_bits, self._n_active)
 
     def _tiles(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Yield some rows at a time minus the mean, in float64; extreme ones brought to ordinary size."""
@@ -176,7 +177,7 @@ class PursuitEncoder:
         ), directed
 
     def _without_direction(self) -> np.ndarray:
-        return pack_bits(np.arange(self.n_bits) < self.n_active)
+        return pack_bits(np.arange(self.n_bits) < self._n_active)
 
     @staticmethod
     def _padded(rows: np.ndarray) -> np.ndarray:
@@ -196,8 +197,8 @@ class PursuitEncoder:
             raise ValueError("expected finite numbers in mean, components and atoms, got NaN or infinity")
         if (np.linalg.norm(self.atoms, axis=1) > 1 + 1e-9).any():
             raise ValueError("expected atoms of length one or zero, got longer ones")
-        if not 1 <= self.n_active < self.n_bits:
-            raise ValueError(f"expected 1 <= n_active < n_bits = {self.n_bits}, got {self.n_active}")
+        if not 1 <= self._n_active < self.n_bits:
+            raise ValueError(f"expected 1 <= n_active < n_bits = {self.n_bits}, got {self._n_active}")
         if not 0 <= self.beta <= MOST_BETA:
             raise ValueError(f"expected beta in [0, {MOST_BETA}], got {self.beta}")
 

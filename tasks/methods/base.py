@@ -19,7 +19,16 @@ import numpy as np
 
 from ..encode import ProjectionEncoder
 from ..moments import Moments, pca
-from ..protocols import Accumulator, Arrays, BlockAddress, DataInfo, JSONScalar, LeafPlan, RoundState
+from ..protocols import (
+    Accumulator,
+    Arrays,
+    BlockAddress,
+    DataInfo,
+    Encoder,
+    JSONScalar,
+    LeafPlan,
+    RoundState,
+)
 from ..random import check_seed
 
 if TYPE_CHECKING:
@@ -179,7 +188,7 @@ class LinearMethod:
         first_pass = 1 if _is_first_pass(state) else integer(state, "first_round")
         return first_pass + self.training_rounds(state, plan)
 
-    def encoder(self, state: RoundState) -> ProjectionEncoder:
+    def encoder(self, state: RoundState) -> Encoder:
         """Return the encoder of a finished state."""
         if not self.done(state):
             raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")

@@ -159,7 +159,7 @@ class PursuitHash(LinearMethod):
         """Return one round for the start and one a step."""
         return 1 + sum(len(self._steps(state, plan, epoch)) for epoch in range(self.n_epochs))
 
-    def encoder(self, state: RoundState) -> PursuitEncoder:  # type: ignore[override]
+    def encoder(self, state: RoundState) -> PursuitEncoder:
         """Return the encoder of a finished state."""
         if not self.done(state):
             raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")

@@ -17,8 +17,7 @@ from .base import LinearMethod, data_info
 from .checks import check_common
 
 if TYPE_CHECKING:
-    from ..encode import ProjectionEncoder
-    from ..protocols import Arrays, DataInfo, RoundState
+    from ..protocols import Arrays, DataInfo, Encoder, RoundState
     from .base import Front
 
 _TILE_ROWS = 512
@@ -68,7 +67,7 @@ class Sign(LinearMethod):
         width = data_info(state).n_features if components is None else components.shape[1]
         return np.eye(width, width if self.n_bits is None else self.n_bits)
 
-    def encoder(self, state: RoundState) -> ProjectionEncoder | SignEncoder:  # type: ignore[override]
+    def encoder(self, state: RoundState) -> Encoder:
         """Return the encoder of a finished state."""
         if self.done(state) and "components" not in state.arrays:
             return SignEncoder(state.arrays["mean"], self.n_bits)
