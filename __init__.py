@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
+    from .pipeline.describe import CodeStatistics, describe_codes
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
@@ -61,6 +62,7 @@ __all__ = [
     "ClusterError",
     "ClusterLost",
     "CodeIndex",
+    "CodeStatistics",
     "Codes",
     "ConfigError",
     "CorruptObject",
@@ -80,6 +82,7 @@ __all__ = [
     "SphericalHash",
     "StorageError",
     "UnsafeObject",
+    "describe_codes",
     "encode",
     "evaluate",
     "fit_decoder",
@@ -98,6 +101,7 @@ _HOME = {
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
+    ".pipeline.describe": ("CodeStatistics", "describe_codes"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),
     ".pipeline.refine": ("fit_decoder",),

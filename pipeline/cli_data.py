@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_search import search
+from .cli_search import describe, search
 from .errors import CHECKPOINT
 
 Model = Annotated[Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN")]
@@ -243,7 +243,7 @@ def demo(
         return {"report": str(run_demo(dest, force=force, control=control))}
 
 
-VERBS = (encode, fit_decoder, search, evaluate, inspect, verify, clean, report, demo)
+VERBS = (encode, fit_decoder, search, describe, evaluate, inspect, verify, clean, report, demo)
 
 
 def _placed(scheduler: str, workers: int | None) -> str:

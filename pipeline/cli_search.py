@@ -1,4 +1,4 @@
-"""The verb of the command line that searches."""
+"""The verbs of the command line that look at codes: search, and what their bits are used for."""
 
 from __future__ import annotations
 
@@ -68,6 +68,31 @@ def search(
         _write(out, ids, distances)
         result["out"] = str(out)
         output.table(result)
+    return result
+
+
+def describe(
+    output: Output,
+    codes: Annotated[Path, typer.Argument(help="Codes that are finished.", metavar="CODES")],
+    scheduler: Annotated[
+        str, typer.Option(help='"serial" (this process), "local" (a cluster here), or tcp://… / tls://…')
+    ] = "serial",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
+    ] = None,
+) -> dict[str, Any]:
+    """Tell how well codes use their bits.
+
+    Example: `bitfleet describe codes.zarr --json`
+    """
+    from .describe import describe_codes
+    from .executors import choose
+
+    placed = "local" if workers is not None and scheduler == "serial" else scheduler
+    result = {"codes": str(codes)} | describe_codes(
+        codes, scheduler=choose(placed, n_workers=workers)
+    ).to_dict()
+    output.table(result)
     return result
 
 

@@ -22,10 +22,9 @@ from .code_index import CodeIndex
 from .code_inputs import check_count, checked_projections, loaded
 from .errors import ConfigError
 from .evaluate_inputs import opened
-from .executors import choose
 from .model import Model, ModelLike, as_model
 from .rescore import rescored
-from .shared_arrays import share
+from .shared_arrays import scratch_beside, share
 
 if TYPE_CHECKING:
     from ..tasks.protocols import Executor, Program
@@ -97,7 +96,7 @@ def search(
     stored = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
     model = None if model is None else as_model(model)
     n_bits = stored.n_bits if isinstance(stored, Codes) else None if model is None else model.n_bits
-    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=_folder(stored, scheduler)) as folder:
+    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=scratch_beside(stored, scheduler)) as folder:
         scratch = Path(folder)
         probes, vectors = _probes(queries, model, n_bits, scratch, asymmetric=asymmetric)
         if rescore is not None and vectors is None:
@@ -114,10 +113,10 @@ def search(
                 probes, k, asymmetric=asymmetric, query_vectors=vectors, rescore=rescore,
                 oversample=oversample, metric=metric,
             )  # fmt: skip
-        if model is not None and stored.model_digest != model.digest:
+        if model is not None and stored.model_digest != model.encoder_digest:
             raise ConfigError(
                 f"{stored.path} was encoded by the model {stored.model_digest[:12]}, "
-                f"not by {model.digest[:12]}"
+                f"not by {model.encoder_digest[:12]}"
             )
         wanted = min(k, stored.n_rows)
         depth = wanted if rescore is None else min(wanted * oversample, stored.n_rows)
@@ -184,10 +183,3 @@ def _probes(
         )
     vectors = reader.read(LeafPlan(reader.n_rows, max(reader.n_rows, 1)).leaf(0)).vectors
     return (projections(model, vectors) if asymmetric else encoder.encode(vectors)), vectors
-
-
-def _folder(codes: Any, scheduler: Any) -> Path | None:
-    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
-    if scheduler is None or choose(scheduler).on_this_machine or not isinstance(codes, Codes):
-        return None
-    return codes.path.parent

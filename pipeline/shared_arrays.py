@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..storage import models
+from ..storage.codes import Codes
 from ..storage.errors import CorruptObject
 from ..tasks.protocols import RoundState
+from .executors import choose
 from .model import HeldState
 
 if TYPE_CHECKING:
@@ -49,3 +51,10 @@ def share(
     if not path.exists():
         models.save_model(path, header, arrays)
     return StoredArrays(str(path), digest)
+
+
+def scratch_beside(codes: Any, scheduler: Any) -> Path | None:
+    """Return where scratch files go so that every worker sees them; None is this machine's own place."""
+    if scheduler is None or choose(scheduler).on_this_machine or not isinstance(codes, Codes):
+        return None
+    return codes.path.parent

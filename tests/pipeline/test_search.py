@@ -362,3 +362,11 @@ def test_command_line(stored: dict[str, Any], tmp_path: Path) -> None:
         assert np.array_equal(found["ids"], ids)
         assert np.array_equal(found["distances"], distances)
     assert run.invoke(app, [*arguments, "--out", str(out)]).exit_code == 2
+
+
+def test_codes_of_a_model_with_a_decoder_are_its_own(vectors: np.ndarray, tmp_path: Path) -> None:
+    model = bf.ITQ(n_bits=16, n_iter=2, random_state=0).fit(vectors).model_
+    codes = bf.encode(model, vectors, tmp_path / "codes.zarr")
+    with_decoder = bf.fit_decoder(model, vectors)
+    found = bf.search(codes, vectors[:4], 3, model=with_decoder)
+    assert_found(found, bf.search(codes, vectors[:4], 3, model=model))
