@@ -132,7 +132,10 @@ def compute(cell: Cell) -> dict[str, float]:
     """Train, measure and keep; in percent, and the CPU seconds that it took."""
     begun = time.process_time()
     trial = draw_trial(cell.data, cell.trial)
-    values = _measures(cell, trial, _trained(cell, trial))
+    model = _trained(cell, trial)
+    values = _measures(cell, trial, model)
+    if "mean_length" in model.state.scalars:  # how far BioHash has come
+        values["mean_length"] = float(model.state.scalars["mean_length"])
     values["cpu_seconds"] = round(time.process_time() - begun, 1)
     cell.file.parent.mkdir(parents=True, exist_ok=True)
     partial = cell.file.with_suffix(f".{os.getpid()}")

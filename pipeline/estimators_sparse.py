@@ -133,6 +133,9 @@ class BioHash(BinaryHasher):
     ----------
     n_dead_units_ : int
         Units that won no training row in the last epoch.
+    mean_length_ : float
+        Mean length of the units' weights: it begins near √d and tends to 1. Where it stays far above,
+        learning was stopped early: take more epochs.
 
     References
     ----------
@@ -148,7 +151,10 @@ class BioHash(BinaryHasher):
     """
 
     _method: ClassVar[str] = "biohash"
-    _reported: ClassVar[dict[str, str]] = {"n_dead_units_": "n_dead_units"}
+    _reported: ClassVar[dict[str, str]] = {
+        "n_dead_units_": "n_dead_units",
+        "mean_length_": "mean_length",
+    }
     n_bits: int = 1024
     _: KW_ONLY
     n_active: int = 32

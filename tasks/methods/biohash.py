@@ -63,7 +63,8 @@ class BioHash(LinearMethod):
     fill no batch at its end do not learn in it.  With fewer rows than a batch, all rows are one.  Records
     ``objective``, of each row under the weights of its time, and ``n_dead_units``, the units that won no
     row in the epoch: since weights begin long and winners' weights grow short, units of the random start
-    may win much later or never; they do not learn, and take part in encoding as they are.  Float64
+    may win much later or never; they do not learn, and take part in encoding as they are.  ``mean_length``,
+    of the units after the epoch, tells how far that is: it begins near √d and tends to 1.  Float64
     throughout.
     """
 
@@ -121,6 +122,7 @@ class BioHash(LinearMethod):
         scalars: dict[str, JSONScalar] = {
             "objective": float(summary["agreement"]) / int(summary["uses"].sum()),
             "n_dead_units": int(np.count_nonzero(summary["uses"] == 0)),
+            "mean_length": float(np.sqrt(np.square(summary["weights"]).sum(axis=1)).mean()),
         }
         return {"weights": summary["weights"]}, scalars
 

@@ -136,6 +136,7 @@ def test_units_without_rows_are_counted() -> None:
         dead = estimator.fit(ROWS).n_dead_units_
         assert 200 - 120 <= dead < 200
         assert dead == estimator.model_.state.scalars["n_dead_units"]
+    assert 1 < estimator.mean_length_ == estimator.model_.state.scalars["mean_length"]
     reseeded = bf.SphericalHash(n_bits=60, n_active=3, dead_units="reseed", random_state=0)
     assert (
         reseeded.fit(ROWS).n_dead_units_

@@ -53,6 +53,7 @@ def test_the_published_rule_epoch_by_epoch(train: Callable, blobs: tuple, block_
         W, won = published_rule(rows, W, 0.02 * (1 - epoch / 5), 50)
         np.testing.assert_allclose(state.arrays["weights"], W, rtol=0, atol=1e-11)
         assert state.scalars["n_dead_units"] == 40 - len(set(won))
+        assert state.scalars["mean_length"] == pytest.approx(np.linalg.norm(W, axis=1).mean(), rel=1e-9)
     scores = centred @ W.T
     expected = np.zeros(scores.shape, np.uint8)
     np.put_along_axis(expected, np.argsort(-scores, axis=1, kind="stable")[:, :4], 1, axis=1)
