@@ -29,7 +29,7 @@ SAMPLE = 2048  # rows whose pairs tell where to begin
 _MOST_ROWS, _LEAST_ROWS, _BLOCKS = 16384, 256, 15
 _OPEN_LIMIT = 1 << 19  # pairs that wait to be settled
 _READ_BYTES = 2**28  # rows read at once to settle pairs
-_NARROW = 0.3  # of the squared length may be left after the first level where few pairs reach their limits
+_NARROW = 0.32, 0.1  # of the squared length may be left where few pairs reach their limits
 
 
 def pair_rows(n_rows: int) -> int:
@@ -159,9 +159,9 @@ def exact_squares(reader: BlockReader, pairs: np.ndarray) -> np.ndarray:
 def begin(inputs: PairInputs, scratch: Path | None, *, narrow: bool = False) -> tuple[RoundState, PairReader]:
     """Return round 0, and what reads blocks for screening; both follow from a sample of rows."""
     n_rows = inputs.vectors.n_rows
-    rows = np.sort(stream(0, "distortion.sample").permutation(n_rows)[:SAMPLE])
+    rows = np.sort(stream(0, "distortion.sample").permutation(n_rows)[: SAMPLE // 2 if narrow else SAMPLE])
     vectors = inputs.vectors.read(RowIndices(tuple(rows.tolist()))).vectors
-    basis = make_basis(vectors, first=_NARROW) if narrow else make_basis(vectors)
+    basis = make_basis(vectors, *_NARROW) if narrow else make_basis(vectors)
     state = start_extremes(rows, vectors, word_rows(inputs.packed(rows)), inputs.n_bits)
     frame = share(
         {

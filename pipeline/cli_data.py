@@ -7,6 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_search import describe, search
 from .errors import CHECKPOINT
@@ -243,7 +244,9 @@ def demo(
         return {"report": str(run_demo(dest, force=force, control=control))}
 
 
-VERBS = (encode, fit_decoder, search, describe, evaluate, inspect, verify, clean, report, demo)
+VERBS = (
+    encode, fit_decoder, search, describe, evaluate, distortion, inspect, verify, clean, report, demo,
+)  # fmt: skip
 
 
 def _placed(scheduler: str, workers: int | None) -> str:

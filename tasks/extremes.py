@@ -255,7 +255,10 @@ def extremes_of(pairs: np.ndarray, bits: np.ndarray, squares: np.ndarray, n_bits
     """Return the extremes of listed pairs with known squared distances."""
     state = no_extremes(n_bits)
     for side, sign in (("low", 1.0), ("high", -1.0)):
-        order = np.lexsort((pairs[:, 1], pairs[:, 0], sign * squares, bits))
+        best = np.full(n_bits + 1, np.inf)
+        np.minimum.at(best, bits, sign * squares)
+        at = np.flatnonzero(sign * squares == best[bits])
+        order = at[np.lexsort((pairs[at, 1], pairs[at, 0], bits[at]))]
         found, first = np.unique(bits[order], return_index=True)
         state[side][found] = squares[order[first]]
         state[f"{side}_pair"][found] = pairs[order[first]]

@@ -10,6 +10,7 @@ Every rounding error is inside the interval: a pair that is not returned is with
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TILE = 384  # rows of a tile of products, which stays in the second cache
 ROOM = 1 << 18  # pairs returned at a time, at least one row of a tile
+_SQUARES = 2  # columns of the factors beside coordinates; products are fastest in whole eights
 _UNIT_ROUNDOFF = 2.0**-24
 _ROWS_AT_ONCE = 2048
 _LONGEST = 2.0**50  # in units of the basis: squares stay within float32
@@ -102,7 +104,7 @@ def make_basis(sample: np.ndarray, first: float = 0.15, last: float = 0.05) -> B
         values, components = values**2, rows.T
     left = 1 - np.cumsum(values) / max(values.sum(), np.finfo(float).tiny)
     k = min(-(-(int(np.argmax(left <= last)) + 1) // 32) * 32, components.shape[1])
-    head = min(-(-(int(np.argmax(left <= first)) + 1) // 8) * 8, k)
+    head = min(-(-(int(np.argmax(left <= first)) + 1 + _SQUARES) // 8) * 8 - _SQUARES, k)
     steps = [head, *(level for level in range(32, k, 32) if head < level < k)]
     if k > head:
         steps.append(k)
@@ -127,18 +129,19 @@ def screened(vectors: np.ndarray, packed: np.ndarray, basis: Basis) -> ScreenedR
     coordinates, squares = np.empty((m, k), np.float32), np.empty(m)
     tails = np.empty((len(basis.levels), m), np.float32)
     error = 4 * _UNIT_ROUNDOFF
+    components, starts = basis.components / basis.unit, np.append(0, basis.levels[:-1])
     for at in range(0, m, _ROWS_AT_ONCE):
         part = slice(at, at + _ROWS_AT_ONCE)
         with np.errstate(over="ignore", invalid="ignore"):
-            centred = (vectors[part] - basis.shift) / basis.unit
-            squares[part] = np.einsum("ij,ij->i", centred, centred)
+            centred = vectors[part] - basis.shift
+            squares[part] = np.einsum("ij,ij->i", centred, centred) / basis.unit / basis.unit
         if not (squares[part] < _LONGEST**2).all():
             raise ValueError(
                 "expected finite rows of comparable lengths, got one that is longer than 10^15 times others; "
                 "remove it or rescale the vectors"
             )
-        coordinates[part] = centred @ basis.components
-        taken = np.cumsum(coordinates[part].astype(np.float64) ** 2, axis=1)[:, basis.levels - 1].T
+        coordinates[part] = centred @ components
+        taken = np.add.reduceat(coordinates[part].astype(np.float64) ** 2, starts, axis=1).cumsum(axis=1).T
         left = np.maximum(squares[part] - taken, 0.0) + error * squares[part]
         tails[:, part] = np.nextafter(np.sqrt(2 * left).astype(np.float32), np.float32(np.inf))
     return ScreenedRows(coordinates, squares, tails, word_rows(packed))
@@ -206,7 +209,7 @@ def suspects(
     pairs, bounds, count = np.empty((room, 2), np.int32), np.empty((room, 2)), 0
     buffer = np.empty((TILE, TILE), np.float32)
     even = _all_even(left, right)
-    lines = _lines(low, high, counts, even=even)
+    lines = _lines(low.tobytes(), high.tobytes(), counts.tobytes(), even=even)
     for a in range(0, len(left), TILE):
         for b in range(a if same else 0, len(right), TILE):
             rows, columns = factors[0][a : a + TILE], factors[1][b : b + TILE]
@@ -293,12 +296,14 @@ def _all_even(left: ScreenedRows, right: ScreenedRows) -> bool:
     return len(odd) == 2 and odd[0].min() == odd[0].max() == odd[1].min() == odd[1].max()
 
 
-def _lines(low: np.ndarray, high: np.ndarray, counts: np.ndarray, *, even: bool) -> tuple[np.float32, ...]:
+@functools.lru_cache(maxsize=4)
+def _lines(low_: bytes, high_: bytes, counts_: bytes, *, even: bool) -> tuple[np.float32, ...]:
     """Return lines that lie within the limits: what is between them needs no look at the tables.
 
     For Hamming distances within ``width`` of ``centre``: c is below max(min(rise·h + start, cap), 0), and
     above the greater of another line and its cap.
     """
+    low, high, counts = np.frombuffer(low_), np.frombuffer(high_), np.frombuffer(counts_, np.int64)
     h = np.arange(0, len(counts), 2 if even else 1)
     share = np.cumsum(counts[h]) / max(counts[h].sum(), 1)
     first = int(np.searchsorted(share, _RARE))

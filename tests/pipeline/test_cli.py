@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERBS = [
-    "ingest", "train", "resume", "encode", "fit-decoder", "search", "evaluate", "run", "status", "inspect",
-    "verify", "clean", "report", "demo",
+    "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion", "run",
+    "status", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
 
@@ -345,3 +345,19 @@ def test_ctrl_c_ends_after_a_round_and_resume_goes_on(where: list[str], data: Pa
 
 def test_configuration_errors_are_value_errors() -> None:
     assert issubclass(ConfigError, ValueError)
+
+
+def test_distortion_prints_the_constant_the_critical_bits_and_warnings(data: Path) -> None:
+    cli("train", data / "x.zarr", data / "run", *TRAIN)
+    cli("encode", data / "run", data / "x.zarr", data / "codes.zarr")
+    given = (data / "codes.zarr", data / "x.zarr")
+    found = bf.max_distortion(*given, "affine")
+    done = cli("distortion", *given, "--fit", "affine", "--checkpoint", data / "pass", "--json")
+    assert done.json == found.summary()
+    assert cli("status", data / "pass", "--json").json["state"] == "finished"
+    shown = cli("distortion", *given)
+    assert "constant_T" in shown.stderr
+    assert "critical_bits" in shown.stderr
+    for warning in found.refit("scale").warnings:
+        assert warning in " ".join(shown.stderr.split())
+    assert cli("distortion", *given, "--fit", "linear", code=2).stderr.startswith("bitfleet: expected fit")

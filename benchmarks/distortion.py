@@ -1,0 +1,139 @@
+"""Certified distortion over all pairs: throughput against the full matrix product, 60,000 and 240,000 rows.
+
+    python benchmarks/distortion.py [--parts rates digits rotated] [--data mnist.npz] [--keep FOLDER]
+
+MNIST on the unit sphere, ITQ codes of 30 bits.  Times are CPU time of one thread, or of all processes of a
+cluster; the product is NumPy's, float32, of all 784 coordinates, in tiles, measured in turn with the passes.
+Prints one JSON line per result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import bitfleet as bf  # noqa: E402
+import numpy as np  # noqa: E402
+from bitfleet.cluster.launch import connect  # noqa: E402
+from bitfleet.pipeline.distortion import violators  # noqa: E402
+from mnist import add_data_option  # noqa: E402
+from nibh_data import mnist_digits, on_sphere, write_rotated  # noqa: E402
+
+PARTS = ("rates", "digits", "rotated")
+N_BITS, TILE, RUNS = 30, 256, 3
+WARM = 2000
+
+
+def report(part: str, **values: Any) -> None:
+    rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in values.items()}
+    print(json.dumps({"benchmark": "distortion", "part": part, **rounded}), flush=True)
+
+
+def product_rate(rows: np.ndarray) -> float:
+    """Return the pairs a second of the float32 product of all coordinates."""
+    some = rows[: 16 * TILE]
+    begin = time.thread_time()
+    for a in range(0, len(some), TILE):
+        for b in range(0, len(some), TILE):
+            np.matmul(some[a : a + TILE], some[b : b + TILE].T)
+    return len(some) ** 2 / (time.thread_time() - begin)
+
+
+def rates(rows: np.ndarray, codes: np.ndarray, found: bf.Distortion) -> None:
+    """Violators of several distortions over all pairs, each beside the full product."""
+    n_pairs = found.n_pairs
+    violators(codes[:WARM], rows[:WARM], found.scale, found.delta, n_bits=N_BITS)
+    for delta in (found.delta, 1.0, 0.85):
+        seconds, products, listed = [], [], 0
+        for _ in range(RUNS):
+            products.append(product_rate(rows))
+            begin = time.thread_time()
+            listed = len(violators(codes, rows, found.scale, delta, n_bits=N_BITS)["bits"])
+            seconds.append(time.thread_time() - begin)
+        rate, product = n_pairs / np.median(seconds), float(np.median(products))
+        report(
+            "rates", rows=len(rows), delta=delta, violators=listed, seconds=float(np.median(seconds)),
+            million_pairs_a_second=rate / 1e6, product=product / 1e6, times_faster=rate / product,
+        )  # fmt: skip
+
+
+def digits(rows: np.ndarray, codes: np.ndarray) -> bf.Distortion:
+    """All three exact distortions of 60,000 rows, by one pass in this process."""
+    bf.max_distortion(codes[:WARM], rows[:WARM], n_bits=N_BITS)
+    begin = time.thread_time()
+    found = bf.max_distortion(codes, rows, n_bits=N_BITS)
+    show("digits", found, time.thread_time() - begin)
+    return found
+
+
+def rotated(images: np.ndarray, train: np.ndarray, folder: Path, n_workers: int) -> None:
+    """The same of 240,000 rows in files, on a cluster whose workers may use 1.5 GB each."""
+    path, stored = folder / "rotated.zarr", folder / "rotated-codes.zarr"
+    data = bf.open_dataset(path) if path.exists() else write_rotated(images, path)
+    if not stored.exists():
+        model = bf.ITQ(n_bits=N_BITS, random_state=0).fit(train)
+        model.save(folder / "itq.zarr")
+        bf.encode(bf.load(folder / "itq.zarr"), data, stored)
+    with connect("local", n_workers=n_workers, memory_limit="1.5 GB") as client:
+        before, mine = client.run(time.process_time), time.process_time()
+        begin = time.perf_counter()
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            found = bf.max_distortion(stored, data, scheduler=client, checkpoint=Path(scratch) / "pass")
+            committed = sorted((Path(scratch) / "pass" / "manifests").glob("*.json"))
+        wall = time.perf_counter() - begin
+        after = client.run(time.process_time)
+        peaks = client.run(_peak)
+    workers = sum(after[name] - before[name] for name in before)
+    show(
+        "rotated", found, workers + time.process_time() - mine, wall=wall, workers=n_workers,
+        worker_seconds=workers, peak_worker_mb=max(peaks.values()) / 1e6, commits=len(committed),
+    )  # fmt: skip
+
+
+def show(part: str, found: bf.Distortion, seconds: float, **more: Any) -> None:
+    deltas = {f"delta_{fit}": found.refit(fit).delta for fit in ("scale", "affine", "monotone")}
+    report(
+        part, rows=found.n_rows, n_pairs=found.n_pairs, cpu_seconds=seconds, scale=found.scale, **deltas,
+        constant_T=found.constant, critical_bits=found.critical_bits, lower_bound=found.bound,
+        million_pairs_a_second=found.n_pairs / seconds / 1e6, **more,
+    )  # fmt: skip
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_data_option(parser)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--keep", type=Path, help="folder for what is made, to find it again")
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    images = mnist_digits(given.data)[0]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows, _ = on_sphere(images)
+        if {"rates", "digits"} & set(given.parts):
+            codes = bf.ITQ(n_bits=N_BITS, random_state=0).fit(rows).encode(rows)
+            found = digits(rows, codes)
+            if "rates" in given.parts:
+                rates(rows, codes, found)
+        if "rotated" in given.parts:
+            rotated(images, rows, folder, given.workers)
+
+
+if __name__ == "__main__":
+    main()
