@@ -1,14 +1,7 @@
-"""How near Hamming distances h come to distances c: from their extremes and means for each h alone.
+"""How near Hamming distances h come to distances c, from their extremes and means for each h alone.
 
-With ``lo_h`` and ``hi_h`` the least and the largest c among the pairs at Hamming distance h::
-
-    through the origin   δ = inf_λ max |λ h - c|
-                           = max( hi_0, max_{h1 >= 0, h2 >= 1} (h1 hi_h2 - h2 lo_h1) / (h1 + h2) )
-    monotone             δ = inf_g max |g(h) - c| = ½ max_{h1 <= h2} (hi_h1 - lo_h2)
-    constant             δ = ½ (max c - min c)
-
-The minimising λ is ``(hi_h2 + lo_h1) / (h1 + h2)`` of the pair that attains the maximum; where ``hi_0``
-does, it is the middle of the interval that keeps all others below it.
+`bitfleet.tasks.distortion` has the formulas of the extremes; the means make a calibration g(h) of least
+squares.
 """
 
 from __future__ import annotations
@@ -17,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
+
+from ..distortion import calibrate, constant_distortion, critical_bits
 
 
 class ByHamming(NamedTuple):
@@ -47,48 +42,29 @@ class ByHamming(NamedTuple):
 
     def half_range(self) -> float:
         """Return the distortion of a constant; 0 without pairs."""
-        present = self.pairs > 0
-        if not present.any():
-            return 0.0
-        return float(self.largest[present].max() - self.least[present].min()) / 2
+        return constant_distortion(self.least, self.largest) if self.pairs.any() else 0.0
 
     def least_bits(self) -> float | None:
-        """Return ``(mean c / sd c)²``; None where all distances are the same.
+        """Return how many bits a code needs at least to be near isometric; None where no number is enough.
 
-        Hamming distances of b bits vary by at least ``1 / sqrt(b)`` of their mean, whatever the code; with
-        fewer bits than this they vary more than the distances do, and no code is near isometric through the
-        origin.
+        Of b bits Hamming distances vary by at least ``1 / sqrt(b)`` of their mean, whatever the code.
         """
-        pairs, total = float(self.pairs.sum()), float(self.total.sum())
-        spread = self.square * pairs - total * total
-        return total * total / spread if spread > 1e-12 * total * total else None
+        pairs = max(1.0, float(self.pairs.sum()))
+        bits = critical_bits(float(self.total.sum()) / pairs, self.square / pairs)
+        return bits if bits < 1e12 else None
 
 
 def through_origin(least: np.ndarray, largest: np.ndarray) -> tuple[float, float]:
     """Return δ and the minimising λ; both 0 without pairs."""
-    present = np.isfinite(least)
-    h, lo, hi = np.flatnonzero(present).astype(np.float64), least[present], largest[present]
-    if not len(h):
+    if not np.isfinite(least).any():
         return 0.0, 0.0
-    collided = float(hi[0]) if h[0] == 0 else 0.0
-    some = h > 0
-    if not some.any():
-        return collided, 0.0
-    h2, hi2 = h[some], hi[some]
-    values = (h[:, None] * hi2 - h2 * lo[:, None]) / (h[:, None] + h2)
-    i, j = np.unravel_index(int(values.argmax()), values.shape)
-    if values[i, j] >= collided:
-        return float(values[i, j]), float((hi2[j] + lo[i]) / (h[i] + h2[j]))
-    below, above = ((hi2 - collided) / h2).max(), ((lo[some] + collided) / h2).min()
-    return collided, float((max(below, 0.0) + above) / 2)
+    found = calibrate(least, largest, "scale")
+    return found.delta, float(found.scale or 0.0)
 
 
 def monotone(least: np.ndarray, largest: np.ndarray) -> float:
     """Return the distortion of the best nondecreasing function of h; 0 without pairs."""
-    present = np.isfinite(least)
-    if not present.any():
-        return 0.0
-    return float((np.maximum.accumulate(largest[present]) - least[present]).max() / 2)
+    return calibrate(least, largest, "monotone").delta if np.isfinite(least).any() else 0.0
 
 
 def calibration(pairs: np.ndarray, total: np.ndarray) -> np.ndarray:
