@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
+    from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC
@@ -51,12 +52,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BOSL",
+    "CBE",
     "ITQ",
     "KNNH",
     "LSH",
     "NIBH",
     "NIBHCG",
     "POSH",
+    "SKLSH",
     "SSBC",
     "BioHash",
     "ClusterError",
@@ -75,10 +78,12 @@ __all__ = [
     "FrequentDirections",
     "FruitFly",
     "IdentityMismatch",
+    "IsoHash",
     "ManifestConflict",
     "Model",
     "PursuitHash",
     "Sign",
+    "SpectralHashing",
     "SphericalHash",
     "StorageError",
     "UnsafeObject",
@@ -97,6 +102,7 @@ __all__ = [
 ]
 
 _HOME = {
+    ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_spectral": ("SSBC",),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .methods.biohash import BioHash
 from .methods.bosl import BOSL
+from .methods.cbe import CBE
 from .methods.fruitfly import FruitFly
+from .methods.isohash import IsoHash
 from .methods.itq import ITQ
 from .methods.knnh import KNNH
 from .methods.lsh import LSH
@@ -18,6 +20,8 @@ from .methods.nibh_cg import NIBHCG
 from .methods.posh import POSH
 from .methods.pursuit_hash import PursuitHash
 from .methods.sign import Sign
+from .methods.sklsh import SKLSH
+from .methods.spectral_hashing import SpectralHashing
 from .methods.spherical_hash import SphericalHash
 from .methods.ssbc import SSBC
 
@@ -34,6 +38,10 @@ METHODS: dict[str, type[Method]] = {
     "itq": ITQ,
     "knnh": KNNH,
     "ssbc": SSBC,
+    "isohash": IsoHash,
+    "spectral_hashing": SpectralHashing,
+    "cbe": CBE,
+    "sklsh": SKLSH,
     "nibh": NIBH,
     "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,

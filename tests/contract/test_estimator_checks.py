@@ -17,6 +17,10 @@ ESTIMATORS = [
     bf.ITQ(n_bits=2, n_iter=2),
     bf.KNNH(),
     bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
+    bf.IsoHash(),
+    bf.SpectralHashing(),
+    bf.CBE(n_bits=3),
+    bf.SKLSH(),
     pytest.param(bf.NIBH(), marks=pytest.mark.long),  # 600 steps in each of the checks
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5),
     pytest.param(bf.NIBHCG(), marks=pytest.mark.long),  # 120 searches of all pairs in each of the checks

@@ -14,6 +14,7 @@ from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, Round
 from bitfleet.tasks.registry import METHODS
 
 SMALL = {"n_bits": 12, "n_active": 3, "n_iter": 3, "n_epochs": 3, "n_components": None}
+SHIFTED = ("sklsh",)  # random offsets: the mean is a point like any other
 OWN: dict[str, dict[str, Any]] = {
     "sign": {"n_bits": None},  # at most a bit a feature
     "nibh": {"n_steps": 8, "n_train": 100},
@@ -187,7 +188,7 @@ def test_degenerate_data_gives_codes(name: str, schedule: str, center: bool, dty
     assert not (codes[:, -1] >> ((n_bits - 1) % 8 + 1)).any()
     if method.sparse:
         assert (bits.sum(axis=1) == 3).all()
-    if what in ("zero rows", "all constant") and center:
+    if what in ("zero rows", "all constant") and center and name not in SHIFTED:
         assert bits[0].tolist() == ([1] * 3 + [0] * 9 if method.sparse else [1] * n_bits)
     assert len(np.unique(codes, axis=0)) <= len(np.unique(X, axis=0))
 
