@@ -36,3 +36,43 @@ METHODS = {
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }
+SHORT = (
+    "lsh",
+    "itq",
+    "knnh",
+    "fruit_fly",
+    "biohash",
+    "spherical_hash",
+    "posh",
+    "bosl",
+    "posh-union",
+    "posh-paper",
+)
+LONG = tuple(case for case in METHODS if case not in SHORT)  # in the long tests alone
+BLOCK_ROWS = 128
+PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
+DTYPES = {"float32": "uint8", "float64": "float64"}  # in memory: as stored
+
+
+def digits(n: int, dtype: str = "float32") -> np.ndarray:
+    """Return ``n`` of the bundled digits, every 13th pixel: real, small, with constant features.
+
+    As ``float64`` they are fractions that float32 cannot hold.
+    """
+    from bitfleet.pipeline import demo
+
+    with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
+        pixels = file["X"][:n, ::13]
+    return pixels / 255 if dtype == "float64" else pixels
+
+
+def marked(cases: Iterable[str]) -> list[Any]:
+    """Return the cases as test parameters."""
+    import pytest
+
+    return [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in cases]
+
+
+def method_of(case: str) -> tuple[str, dict]:
+    """Return name and parameters of a case in METHODS."""
+    return case.split("-")[0], METHODS[case]
