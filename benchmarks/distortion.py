@@ -1,6 +1,6 @@
 """Certified distortion over all pairs: throughput against the full matrix product, 60,000 and 240,000 rows.
 
-    python benchmarks/distortion.py [--parts rates digits rotated] [--data mnist.npz] [--keep FOLDER]
+    python benchmarks/distortion.py [--parts rates digits rotated neighbors] [--data FILE] [--keep FOLDER]
 
 MNIST on the unit sphere, ITQ codes of 30 bits.  Times are CPU time of one thread, or of all processes of a
 cluster; the product is NumPy's, float32, of all 784 coordinates, in tiles, measured in turn with the passes.
@@ -26,9 +26,10 @@ import numpy as np  # noqa: E402
 from bitfleet.cluster.launch import connect  # noqa: E402
 from bitfleet.pipeline.distortion import violators  # noqa: E402
 from mnist import add_data_option  # noqa: E402
-from nibh_data import mnist_digits, on_sphere, write_rotated  # noqa: E402
+from nibh_data import mnist_digits, on_sphere, rotated_mean, write_rotated  # noqa: E402
 
-PARTS = ("rates", "digits", "rotated")
+PARTS = ("rates", "digits", "rotated", "neighbors")
+METRICS = ("overlap_map@10", "overlap_map@50", "overlap_map@500", "kendall@50", "kendall@500", "gap@50")
 N_BITS, TILE, RUNS = 30, 256, 3
 WARM = 2000
 
@@ -77,12 +78,7 @@ def digits(rows: np.ndarray, codes: np.ndarray) -> bf.Distortion:
 
 def rotated(images: np.ndarray, train: np.ndarray, folder: Path, n_workers: int) -> None:
     """The same of 240,000 rows in files, on a cluster whose workers may use 1.5 GB each."""
-    path, stored = folder / "rotated.zarr", folder / "rotated-codes.zarr"
-    data = bf.open_dataset(path) if path.exists() else write_rotated(images, path)
-    if not stored.exists():
-        model = bf.ITQ(n_bits=N_BITS, random_state=0).fit(train)
-        model.save(folder / "itq.zarr")
-        bf.encode(bf.load(folder / "itq.zarr"), data, stored)
+    data, stored = made(images, train, folder)
     with connect("local", n_workers=n_workers, memory_limit="1.5 GB") as client:
         before, mine = client.run(time.process_time), time.process_time()
         begin = time.perf_counter()
@@ -97,6 +93,28 @@ def rotated(images: np.ndarray, train: np.ndarray, folder: Path, n_workers: int)
         "rotated", found, workers + time.process_time() - mine, wall=wall, workers=n_workers,
         worker_seconds=workers, peak_worker_mb=max(peaks.values()) / 1e6, commits=len(committed),
     )  # fmt: skip
+
+
+def neighbors(images: np.ndarray, test: np.ndarray, train: np.ndarray, folder: Path) -> None:
+    """Metrics of true neighbours of 10,000 queries among the 240,000 rows."""
+    data, stored = made(images, train, folder)
+    queries, _ = on_sphere(test, rotated_mean(images))
+    begin = time.process_time()
+    found = bf.evaluate(folder / "itq.zarr", data, queries, METRICS, codes=stored)
+    report(
+        "neighbors", rows=data.n_rows, queries=len(queries), cpu_seconds=time.process_time() - begin,
+        peak_mb=_peak() / 1e6, **dict(zip(METRICS, found.value.values.tolist(), strict=True)),
+    )  # fmt: skip
+
+
+def made(images: np.ndarray, train: np.ndarray, folder: Path) -> tuple[bf.Dataset, bf.Codes]:
+    """Return the images with their rotations and the codes of a model trained on the images."""
+    path, codes = folder / "rotated.zarr", folder / "rotated-codes.zarr"
+    data = bf.open_dataset(path) if path.exists() else write_rotated(images, path)
+    if not codes.exists():
+        bf.ITQ(n_bits=N_BITS, random_state=0).fit(train).save(folder / "itq.zarr")
+        bf.encode(bf.load(folder / "itq.zarr"), data, codes)
+    return data, bf.open_codes(codes)
 
 
 def show(part: str, found: bf.Distortion, seconds: float, **more: Any) -> None:
@@ -121,7 +139,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for what is made, to find it again")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    images = mnist_digits(given.data)[0]
+    images, test = mnist_digits(given.data)
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,6 +151,8 @@ def main() -> None:
                 rates(rows, codes, found)
         if "rotated" in given.parts:
             rotated(images, rows, folder, given.workers)
+        if "neighbors" in given.parts:
+            neighbors(images, test, rows, folder)
 
 
 if __name__ == "__main__":

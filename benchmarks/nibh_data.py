@@ -66,14 +66,18 @@ def on_sphere(rows: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndar
     return out, mean
 
 
+def rotated_mean(images: np.ndarray) -> np.ndarray:
+    """Return the mean of the images and their rotations."""
+    mean = images.mean(axis=0, dtype=np.float64)[None]
+    return np.mean([rotated(mean, (turn,))[0] for turn in TURNS], axis=0)
+
+
 def write_rotated(images: np.ndarray, dest: Path) -> Dataset:
     """Write the images and their rotations by 90°, 180° and 270°, on the sphere, as a data set.
 
     Of the 60,000 training images these are the paper's 240,000 rows; all of them are never in memory.
     """
-    mean = np.mean(
-        [rotated(images.mean(axis=0, dtype=np.float64)[None], (turn,))[0] for turn in TURNS], axis=0
-    )
+    mean = rotated_mean(images)
     writer = DatasetWriter(dest, n_features=images.shape[1], dtype=np.float32)
     for turn in TURNS:
         for at in range(0, len(images), _BLOCK):

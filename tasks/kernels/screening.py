@@ -305,11 +305,11 @@ def _lines(low_: bytes, high_: bytes, counts_: bytes, *, even: bool) -> tuple[np
     """
     low, high, counts = np.frombuffer(low_), np.frombuffer(high_), np.frombuffer(counts_, np.int64)
     h = np.arange(0, len(counts), 2 if even else 1)
-    share = np.cumsum(counts[h]) / max(counts[h].sum(), 1)
+    weights = np.maximum(counts[h], 1e-9)
+    share = np.cumsum(weights) / weights.sum()
     first = int(np.searchsorted(share, _RARE))
     last = max(int(np.searchsorted(share, 1 - _RARE)), first)
-    h = h[first : last + 1]
-    weights = np.maximum(counts[h], 1e-9)
+    h, weights = h[first : last + 1], weights[first : last + 1]
     rise, start, cap = _inner_line(h, np.sqrt(np.maximum(high[h], 0.0)), weights)
     margin = 1e-6 * (abs(rise) * h[-1] + abs(start) + abs(cap))  # far above what float32 rounds
     upper = rise, start - margin, cap - margin

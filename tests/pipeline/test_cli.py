@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERBS = [
-    "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion", "run",
-    "status", "inspect", "verify", "clean", "report", "demo",
+    "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion",
+    "run", "status", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
 
