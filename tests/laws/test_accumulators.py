@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from bitfleet.tasks.moments import Moments
-from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan
+from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RowIndices
 from bitfleet.tasks.registry import METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,8 +36,11 @@ def first_and_later(case: str) -> list[Any]:
     state, found = method.start(DataInfo(40, FEATURES, "float64"), 0), []
     while not method.done(state) and len(found) < 4:
         accumulator = method.accumulator(state)
-        assert method.blocks(state, LeafPlan(40, 8))
-        block: Any = Block(np.arange(40), X)
+        addresses = method.blocks(state, LeafPlan(40, 8))
+        some = [np.array(a.rows) for a in addresses if isinstance(a, RowIndices)]  # a sum of these alone
+        rows = np.concatenate(some) if some else np.arange(40)
+        block: Any = Block(rows, X[rows])
+        assert addresses
         if getattr(accumulator, "pairwise", False):  # tested with its method: takes pairs of blocks
             block = (block, block)
         summary = accumulator.finalize(accumulator.update(accumulator.init(), block))
