@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from .methods.agh import AGH
 from .methods.biohash import BioHash
 from .methods.bosl import BOSL
 from .methods.cbe import CBE
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
     "spectral_hashing": SpectralHashing,
     "cbe": CBE,
     "sklsh": SKLSH,
+    "agh": AGH,
     "nibh": NIBH,
     "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,

@@ -28,6 +28,7 @@ ESTIMATORS = [
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5, preset="calibrated", batch_size=8),
     bf.SSBC(),
     bf.SSBC(n_bits=2, n_anchors=20, sketch_size=2, mode="online"),
+    bf.AGH(n_bits=2, n_anchors=20, n_iter=1),
     bf.FruitFly(),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),

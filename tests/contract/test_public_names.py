@@ -38,6 +38,7 @@ ESTIMATORS = {
     "sklsh": "SKLSH",
     "nibh": "NIBH",
     "ssbc": "SSBC",
+    "agh": "AGH",
     "nibh_cg": "NIBHCG",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",

@@ -1,0 +1,60 @@
+"""Estimators of dense codes that are learned from, or through, a sample of the rows.
+
+Each class is what the method's dataclass in ``tasks/methods`` is, with ``random_state`` in addition and
+scikit-learn's interface; a test holds parameters and defaults of the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from .estimators import BinaryHasher
+
+
+@dataclass(eq=False, repr=False)
+class AGH(BinaryHasher):
+    """Anchor graph hashing: signs of the leading eigenfunctions of a neighbourhood graph through anchors.
+
+    One layer, a bit an eigenfunction.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_anchors : int
+        Centres of k-means that the graph goes through, more than ``n_bits``.
+    n_nearest : int
+        Anchors that a row is attached to.
+    n_iter : int
+        Rounds of k-means.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    width_ : float
+        Mean distance of a row to the last of its anchors, the kernel's width.
+    n_directions_ : int
+        Eigenfunctions of the graph; bits beyond them are mixtures.
+
+    References
+    ----------
+    Liu, Wang, Kumar, Chang, *Hashing with graphs* (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import AGH
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> AGH(n_bits=16, n_anchors=50, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method: ClassVar[str] = "agh"
+    _reported: ClassVar[dict[str, str]] = {"width_": "width", "n_directions_": "n_directions"}
+    n_bits: int = 64
+    _: KW_ONLY
+    n_anchors: int = 300
+    n_nearest: int = 5
+    n_iter: int = 5
+    random_state: Any = None
