@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
-    from .pipeline.estimators_sampled import AGH
+    from .pipeline.estimators_sampled import AGH, KLSH
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC
     from .pipeline.evaluate import evaluate
@@ -56,6 +56,7 @@ __all__ = [
     "BOSL",
     "CBE",
     "ITQ",
+    "KLSH",
     "KNNH",
     "LSH",
     "NIBH",
@@ -107,7 +108,7 @@ _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
-    ".pipeline.estimators_sampled": ("AGH",),
+    ".pipeline.estimators_sampled": ("AGH", "KLSH"),
     ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),

@@ -58,3 +58,51 @@ class AGH(BinaryHasher):
     n_nearest: int = 5
     n_iter: int = 5
     random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class KLSH(BinaryHasher):
+    """Kernelized locality-sensitive hashing: random hyperplanes in the space of a kernel.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_anchors : int
+        Rows drawn, by whose kernel values a row is seen.
+    n_subset : int
+        Rows of a hyperplane.
+    kernel : {"rbf", "linear"}
+        ``exp(-‖x - y‖² / σ²)``, or the inner product.
+    sigma : float or "auto"
+        Width σ; "auto": the root mean squared distance between the rows drawn.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    sigma_ : float
+    n_directions_ : int
+        Rank of the kernel matrix of the rows drawn.
+
+    References
+    ----------
+    Kulis, Grauman, *Kernelized locality-sensitive hashing for scalable image search* (2009).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import KLSH
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> KLSH(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method: ClassVar[str] = "klsh"
+    _reported: ClassVar[dict[str, str]] = {"sigma_": "sigma", "n_directions_": "n_directions"}
+    n_bits: int = 64
+    _: KW_ONLY
+    n_anchors: int = 300
+    n_subset: int = 30
+    kernel: str = "rbf"
+    sigma: float | str = "auto"
+    random_state: Any = None

@@ -14,6 +14,7 @@ from .methods.cbe import CBE
 from .methods.fruitfly import FruitFly
 from .methods.isohash import IsoHash
 from .methods.itq import ITQ
+from .methods.klsh import KLSH
 from .methods.knnh import KNNH
 from .methods.lsh import LSH
 from .methods.nibh import NIBH
@@ -44,6 +45,7 @@ METHODS: dict[str, type[Method]] = {
     "cbe": CBE,
     "sklsh": SKLSH,
     "agh": AGH,
+    "klsh": KLSH,
     "nibh": NIBH,
     "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,

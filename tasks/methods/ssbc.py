@@ -105,7 +105,7 @@ class SSBC:
         if not isinstance(self.center, (bool, np.bool_)):
             raise ValueError(f"expected center to be True or False, got {self.center!r}")
         object.__setattr__(self, "center", bool(self.center))
-        _check_sigma(self)
+        check_sigma(self)
         if self.n_anchors < least:
             raise ValueError(
                 f"expected n_anchors >= n_bits + drop_first = {least}, for there is a direction an anchor at "
@@ -288,7 +288,8 @@ def leading(
     return np.ascontiguousarray(kept), there
 
 
-def _check_sigma(method: Any) -> None:
+def check_sigma(method: Any) -> None:
+    """Check that ``sigma`` is "auto" or a positive number and store it as plain float."""
     sigma = method.sigma
     if sigma == "auto":
         return

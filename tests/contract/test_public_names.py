@@ -39,6 +39,7 @@ ESTIMATORS = {
     "nibh": "NIBH",
     "ssbc": "SSBC",
     "agh": "AGH",
+    "klsh": "KLSH",
     "nibh_cg": "NIBHCG",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",
