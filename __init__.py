@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
     from .pipeline.search import search
+    from .pipeline.stream import Streamed, open_stream, stream
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset, DatasetWriter
     from .storage.errors import (
@@ -89,6 +90,7 @@ __all__ = [
     "SpectralHashing",
     "SphericalHash",
     "StorageError",
+    "Streamed",
     "UnsafeObject",
     "describe_codes",
     "encode",
@@ -99,8 +101,10 @@ __all__ = [
     "max_distortion",
     "open_codes",
     "open_dataset",
+    "open_stream",
     "resume",
     "search",
+    "stream",
     "train",
 ]
 
@@ -119,6 +123,7 @@ _HOME = {
     ".pipeline.distortion": ("max_distortion",),
     ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("search",),
+    ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset", "DatasetWriter"),

@@ -128,7 +128,7 @@ def load(vectors: Vectors) -> np.ndarray:
     check_shape(vectors)
     dtype = memory_dtype(vectors.dtype)
     if not is_lazy(vectors):
-        return _finite(np.ascontiguousarray(vectors, dtype=dtype), first_row=0)
+        return finite(np.ascontiguousarray(vectors, dtype=dtype), first_row=0)
     blocks = list(pieces(vectors))
     if not blocks:
         return np.empty((0, vectors.shape[1]), dtype)
@@ -153,7 +153,7 @@ def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
     for block in _dask_blocks(vectors) if is_dask(vectors) else (vectors,):
         for low in range(0, block.shape[0], rows):
             piece = _plain(block[low : low + rows])
-            yield _finite(piece, first_row=start)
+            yield finite(piece, first_row=start)
             start += len(piece)
 
 
@@ -240,7 +240,8 @@ def _unmasked(vectors: Any) -> np.ndarray:
     return np.asarray(vectors.data)
 
 
-def _finite(block: np.ndarray, first_row: int) -> np.ndarray:
+def finite(block: np.ndarray, first_row: int) -> np.ndarray:
+    """Return the block; `DataRefused`, naming rows, if it holds NaN or infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = block.dtype.kind == "f" and not np.isfinite(np.sum(block, dtype=np.float64))
     if suspicious:

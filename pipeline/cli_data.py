@@ -10,6 +10,7 @@ import typer
 from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_search import describe, search
+from .cli_stream import stream
 from .errors import CHECKPOINT
 
 Model = Annotated[Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN")]
@@ -245,7 +246,7 @@ def demo(
 
 
 VERBS = (
-    encode, fit_decoder, search, describe, evaluate, distortion, inspect, verify, clean, report, demo,
+    encode, fit_decoder, search, describe, stream, evaluate, distortion, inspect, verify, clean, report, demo,
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from .evaluate_inputs import opened
 from .model import Model, ModelLike, as_model
 from .rescore import rescored
 from .shared_arrays import scratch_beside, share
+from .stream import is_stream, open_stream
 
 if TYPE_CHECKING:
     from ..tasks.protocols import Executor, Program
@@ -52,8 +53,9 @@ def search(
 
     Parameters
     ----------
-    codes : Codes, path of codes, or ndarray of uint8, shape (n, n_bytes)
-        What is searched; packed, least significant bit first.
+    codes : Codes, path of codes or of a stream, or ndarray of uint8, shape (n, n_bytes)
+        What is searched; packed, least significant bit first.  Of a `stream` what is committed by now, with
+        its own model unless one is given.
     queries : like codes, or vectors if a ``model`` is given
         What is looked for.  With ``asymmetric`` and no model: projections, float of shape (q, n_bits).
     k : int
@@ -93,6 +95,9 @@ def search(
     """
     check_count("k", k)
     check_count("oversample", oversample)
+    if is_stream(codes):
+        streamed = open_stream(codes)  # type: ignore[arg-type]
+        codes, model = streamed.codes(), streamed.model if model is None else model
     stored = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
     model = None if model is None else as_model(model)
     n_bits = stored.n_bits if isinstance(stored, Codes) else None if model is None else model.n_bits

@@ -58,6 +58,14 @@ def open_source(
     return Source(path, width, array.layout.dtype, array.layout.shape[0], names is not None, read, notes)
 
 
+def chosen_array(path: Path, vectors: str | None) -> Path:
+    """Return the folder of the array of vectors: ``path`` itself, or the one in the group."""
+    meta = read_json(path / "zarr.json", max_bytes=MAX_GROUP_BYTES)
+    if meta.get("node_type") == "array":
+        return path
+    return resolve_inside(path, choose_arrays(_members(path), vectors, None, str(path))[0])
+
+
 class _Sliced:
     """A checked array that is sliced like an ndarray."""
 
