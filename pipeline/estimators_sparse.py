@@ -284,8 +284,9 @@ class PursuitHash(BinaryHasher):
         Code length D.
     n_active : int
         Ones per code, α.
-    beta : float
-        How much of what it explains a bit takes from the others: 0 is winner-take-all.
+    beta : float, optional
+        How much of what it explains a bit takes from the others: 0 is winner-take-all, less favours labels,
+        more true neighbours; by default .7 up to 16 ones, .3 more for each doubling, at most 1.6.
     n_rounds : int, optional
         In how many rounds bits are switched on; one by one by default.
     n_epochs : int
@@ -315,7 +316,7 @@ class PursuitHash(BinaryHasher):
     n_bits: int = 1024
     _: KW_ONLY
     n_active: int = 32
-    beta: float = 1.0
+    beta: float | None = None
     n_rounds: int | None = None
     n_epochs: int = 5
     n_components: int | float | None = None

@@ -14,6 +14,7 @@ M (n_bits × r) and the winners' counts; there is no Procrustes problem and no d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,9 +60,9 @@ class PursuitHash(LinearMethod):
         Number of atoms.
     n_active : int, default 32
         Ones per code.
-    beta : float, default 1.0
-        How much of what it explains a bit takes from the others: 0 is winner-take-all; .7 to .8 favours
-        labels, 1.2 to 1.6 true neighbours; more than 2 is too much.  At most 2.8.
+    beta : float, optional
+        How much of what it explains a bit takes from the others: 0 is winner-take-all; less favours labels,
+        more true neighbours; at most 2.8.  None: ``0.7 + 0.3 log2(n_active / 16)``, within .7 and 1.6.
     n_rounds : int, optional
         In how many rounds bits are switched on; None: one by one.  8 come close to that.
     n_epochs : int, default 5
@@ -81,7 +82,7 @@ class PursuitHash(LinearMethod):
 
     n_bits: int = 1024
     n_active: int = 32
-    beta: float = 1.0
+    beta: float | None = None
     n_rounds: int | None = None
     n_epochs: int = 5
     center: bool = True
@@ -94,7 +95,8 @@ class PursuitHash(LinearMethod):
         check_active(self)
         check_count(self, "n_epochs")
         check_count(self, "n_rounds", optional=True)
-        check_between(self, "beta", 0.0, MOST_BETA)
+        if self.beta is not None:
+            check_between(self, "beta", 0.0, MOST_BETA)
 
     def wanted_components(self, info: DataInfo) -> int | float | None:
         """Return ``n_active`` by default where d > n_bits."""
@@ -165,7 +167,13 @@ class PursuitHash(LinearMethod):
             raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
         front = front_of(state)
         atoms = state.arrays["weights"]
-        return PursuitEncoder(front.mean, front.components, atoms, self.n_active, self.beta, self.n_rounds)
+        return PursuitEncoder(front.mean, front.components, atoms, self.n_active, self._beta, self.n_rounds)
+
+    @property
+    def _beta(self) -> float:
+        if self.beta is not None:
+            return self.beta
+        return min(max(0.7, 0.7 + 0.3 * math.log2(self.n_active / 16)), 1.6)
 
     def _steps(self, state: RoundState, plan: LeafPlan, epoch: int) -> list[list[int]]:
         rng = stream(integer(state, "seed"), "pursuit_hash.order", round=epoch)

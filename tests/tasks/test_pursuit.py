@@ -214,3 +214,11 @@ def test_all_bits_are_used_and_neighbours_are_found_better_than_by_posh() -> Non
         effective[cls] = uses.sum() ** 2 / (uses**2).sum()
     assert 1 - found[bf.PursuitHash] < 0.5 * (1 - found[bf.POSH])
     assert effective[bf.PursuitHash] > 450 > 2 * effective[bf.POSH]
+
+
+@pytest.mark.parametrize(("n_active", "beta"), [(1, 0.7), (16, 0.7), (32, 1.0), (64, 1.3), (200, 1.6)])
+def test_more_ones_inhibit_more(train: Callable, blobs: tuple, n_active: int, beta: float) -> None:
+    method = PursuitHash(n_bits=256, n_active=n_active, n_epochs=1)
+    encoder = method.encoder(train(method, blobs[0], block_rows=200)[-1])
+    assert encoder.beta == pytest.approx(beta)
+    assert PursuitHash(n_bits=256, n_active=n_active, beta=0)._beta == 0
