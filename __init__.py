@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .pipeline.code_index import CodeIndex
     from .pipeline.describe import CodeStatistics, describe_codes
     from .pipeline.distortion import max_distortion
+    from .pipeline.distortion_profile import DistortionProfile, distortion_profile
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
@@ -78,6 +79,7 @@ __all__ = [
     "DatasetWriter",
     "DestinationExists",
     "Distortion",
+    "DistortionProfile",
     "EnvironmentMismatch",
     "FrequentDirections",
     "FruitFly",
@@ -93,6 +95,7 @@ __all__ = [
     "Streamed",
     "UnsafeObject",
     "describe_codes",
+    "distortion_profile",
     "encode",
     "evaluate",
     "fit_decoder",
@@ -121,6 +124,7 @@ _HOME = {
     ".pipeline.refine": ("fit_decoder",),
     ".pipeline.code_index": ("CodeIndex",),
     ".pipeline.distortion": ("max_distortion",),
+    ".pipeline.distortion_profile": ("DistortionProfile", "distortion_profile"),
     ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("search",),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),

@@ -112,7 +112,7 @@ def max_distortion(
     """
     _check(fit, target, pairs, confidence)
     with ExitStack() as stack:
-        folder = _folder(codes, scheduler, checkpoint)
+        folder = scratch_folder(codes, scheduler, checkpoint)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder)))
         there = stack.enter_context(opened(executor, scheduler, scratch))
         local = isinstance(there, SerialExecutor)
@@ -161,7 +161,7 @@ def violators(
         Hamming and squared Euclidean distance.
     """
     with ExitStack() as stack:
-        folder = _folder(codes, scheduler, None)
+        folder = scratch_folder(codes, scheduler, None)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder)))
         there = stack.enter_context(opened(executor, scheduler, scratch))
         local = isinstance(there, SerialExecutor)
@@ -214,7 +214,7 @@ def _check(fit: str, target: str, pairs: int | None, confidence: float) -> None:
         raise ConfigError(f"expected confidence between 0 and 1, got {confidence!r}")
 
 
-def _folder(codes: Any, scheduler: Any, checkpoint: Any) -> Path | None:
+def scratch_folder(codes: Any, scheduler: Any, checkpoint: Any) -> Path | None:
     """Return where scratch files go so that every worker sees them; None is this machine's own place."""
     if scheduler is None or choose(scheduler).on_this_machine:
         return None

@@ -36,6 +36,11 @@ class PairReader:
         self.digest = frame.key  # of everything that a block depends on but the vectors, which do not change
         self._cache = BlockCache(_HELD_BYTES)
 
+    @property
+    def shift(self) -> np.ndarray:
+        """What screening subtracts from every row."""
+        return _frame(self._frame)[0].shift
+
     def __reduce__(self) -> Any:
         return PairReader, (self._vectors, self._frame, self._codes)
 
