@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
-    from .pipeline.estimators_sampled import AGH, KLSH
+    from .pipeline.estimators_sampled import AGH, KLSH, SHD
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
     from .pipeline.search import search
+    from .pipeline.spherical_hamming import spherical_hamming
     from .pipeline.stream import Streamed, open_stream, stream
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset, DatasetWriter
@@ -64,6 +65,7 @@ __all__ = [
     "NIBH",
     "NIBHCG",
     "POSH",
+    "SHD",
     "SKLSH",
     "SSBC",
     "BioHash",
@@ -107,6 +109,7 @@ __all__ = [
     "open_stream",
     "resume",
     "search",
+    "spherical_hamming",
     "stream",
     "train",
 ]
@@ -115,7 +118,7 @@ _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
-    ".pipeline.estimators_sampled": ("AGH", "KLSH"),
+    ".pipeline.estimators_sampled": ("AGH", "KLSH", "SHD"),
     ".pipeline.estimators_spectral": ("SSBC",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
@@ -128,6 +131,7 @@ _HOME = {
     ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("search",),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
+    ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset", "DatasetWriter"),

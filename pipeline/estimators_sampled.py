@@ -106,3 +106,56 @@ class KLSH(BinaryHasher):
     kernel: str = "rbf"
     sigma: float | str = "auto"
     random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class SHD(BinaryHasher):
+    """Spherical hashing: is a row in the sphere around a pivot, half of the rows in each, a quarter in two?
+
+    For its own distance see `bitfleet.spherical_hamming`.
+
+    Parameters
+    ----------
+    n_bits : int
+        Spheres b.
+    n_train : int
+        Rows drawn to learn from.
+    n_iter : int
+        Moves of all pivots at most.
+    mean_tolerance, spread_tolerance : float
+        When to stop: mean deviation and standard deviation of overlaps from a quarter of the rows, as
+        shares of that.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    overlap_mean_, overlap_spread_ : float
+        How far overlaps are from a quarter in the end.
+    n_moves_ : int
+
+    References
+    ----------
+    Heo, Lee, He, Chang, Yoon, *Spherical hashing* (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import SHD
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> SHD(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method: ClassVar[str] = "shd"
+    _reported: ClassVar[dict[str, str]] = {
+        "overlap_mean_": "overlap_mean",
+        "overlap_spread_": "overlap_spread",
+        "n_moves_": "n_moves",
+    }
+    n_bits: int = 64
+    _: KW_ONLY
+    n_train: int = 10000
+    n_iter: int = 100
+    mean_tolerance: float = 0.1
+    spread_tolerance: float = 0.15
+    random_state: Any = None

@@ -21,6 +21,7 @@ from .methods.nibh import NIBH
 from .methods.nibh_cg import NIBHCG
 from .methods.posh import POSH
 from .methods.pursuit_hash import PursuitHash
+from .methods.shd import SHD
 from .methods.sign import Sign
 from .methods.sklsh import SKLSH
 from .methods.spectral_hashing import SpectralHashing
@@ -46,6 +47,7 @@ METHODS: dict[str, type[Method]] = {
     "sklsh": SKLSH,
     "agh": AGH,
     "klsh": KLSH,
+    "shd": SHD,
     "nibh": NIBH,
     "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,

@@ -26,8 +26,12 @@ class SampledMethod:
 
     name: ClassVar[str]
     sparse: ClassVar[bool]
+    training_only: ClassVar[tuple[str, ...]] = ()  # arrays that a finished state does without
 
     # what a subclass says ------------------------------------------------------------------------------
+
+    def check_data(self, info: DataInfo) -> None:
+        """Refuse data that the method cannot work on."""
 
     @property
     def sample_size(self) -> int:
@@ -78,6 +82,7 @@ class SampledMethod:
                 f"{self.name} expects at least one row of at least one feature, "
                 f"got {info.n_rows} rows of {info.n_features} features"
             )
+        self.check_data(info)
         scalars: dict[str, JSONScalar] = {
             "phase": "sample",
             "seed": check_seed(seed),
@@ -107,7 +112,10 @@ class SampledMethod:
             arrays, scalars = self.begin(state, summary["rows"])
         else:
             arrays, scalars = self.train_advance(state, summary)
-        return RoundState(state.round + 1, {**state.arrays, **arrays}, {**state.scalars, **scalars})
+        kept = {**state.arrays, **arrays}
+        if scalars["phase"] == "done":
+            kept = {key: array for key, array in kept.items() if key not in self.training_only}
+        return RoundState(state.round + 1, kept, {**state.scalars, **scalars})
 
     def done(self, state: RoundState) -> bool:
         """Tell whether training has ended."""

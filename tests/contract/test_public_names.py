@@ -40,6 +40,7 @@ ESTIMATORS = {
     "ssbc": "SSBC",
     "agh": "AGH",
     "klsh": "KLSH",
+    "shd": "SHD",
     "nibh_cg": "NIBHCG",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",

@@ -105,6 +105,7 @@ CASES = [
     ("pursuit_hash", {"n_rounds": 2, "n_components": 5}),
     ("fruit_fly", {"matrix": "orthogonal"}),
     ("sign", {"center": True, "n_bits": 7}),
+    ("shd", {"n_iter": 21, "n_train": 40, "mean_tolerance": 0.0}),
     ("klsh", {"kernel": "linear", "n_anchors": 40}),
     ("ssbc", {"n_bits": 3, "n_anchors": 40, "sketch_size": 4}),
     ("ssbc", {"sketch_rows": "train", "center": False, "drop_first": 1}),
