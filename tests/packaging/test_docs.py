@@ -13,6 +13,7 @@ import pytest
 import typer
 from bitfleet.pipeline.cli import app
 from bitfleet.pipeline.config import load_job
+from bitfleet.tasks.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -125,3 +126,11 @@ def test_make_targets_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
     for page in PAGES:
         assert set(re.findall(r"\bmake ([a-z-]+)\b(?=`|\n|  )", page.read_text("utf-8"))) <= targets
+
+
+def test_every_method_is_in_the_tables_of_methods():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    methods = (ROOT / "docs" / "methods.md").read_text("utf-8")
+    for name, method in METHODS.items():
+        assert f"| `{method.__name__}` |" in readme, name
+        assert f"| `{name}` | `{method.__name__}` |" in methods, name
