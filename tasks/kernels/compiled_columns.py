@@ -207,6 +207,9 @@ def _collect(  # type: ignore[no-untyped-def]
             for p in range(n_planes):
                 overlap |= ((planes[p, word + w] >> bit) & np.uint64(1)) << np.uint64(p)
             row = ids[start + 64 * w + np.int64(bit)]
+            if n == found.shape[1]:  # full of codes at the k-th distance
+                found[q].sort()
+                n = k
             found[q, n] = ((n_active - np.int64(overlap)) << row_bits) | row
             n += 1
         left = planes[n_planes + 1, word + w]

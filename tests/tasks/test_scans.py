@@ -305,3 +305,14 @@ def test_compiled_code_is_kept_under_what_it_comes_from() -> None:
 
     for kernel in (compiled_scan.scan_tiles, compiled_columns.scan_columns):
         assert _digest_of(("compiled_running", "vectors")) in str(kernel.stats.cache_path)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 300])
+def test_a_nearer_code_after_as_many_ties_as_there_is_room_for(extra: int) -> None:
+    k, n_bits = 2, 70
+    n_ties = 2 * k + vertical._SPARE + extra
+    ties, far, near = [[0, 1 + j % 60] for j in range(n_ties)], [[61, 62]] * (-n_ties % 64), [[0, 69]]
+    active, queries = np.array([*ties, *far, *near]), np.array([[0, 69]] * 3)
+    lists = vertical.make_columns(active, n_bits, np.zeros(len(active), np.int64), 1)
+    found = vertical.search_column_clusters(lists, np.zeros((3, 1), np.int64), queries, k)
+    assert_equal(found, by_sorting(spread(queries, n_bits), spread(active, n_bits), k))
