@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
-    from .pipeline.search import search
+    from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
     from .pipeline.stream import Streamed, open_stream, stream
     from .storage.codes import Codes, open_codes
@@ -107,6 +107,7 @@ __all__ = [
     "open_codes",
     "open_dataset",
     "open_stream",
+    "projections",
     "resume",
     "search",
     "spherical_hamming",
@@ -129,7 +130,7 @@ _HOME = {
     ".pipeline.distortion": ("max_distortion",),
     ".pipeline.distortion_profile": ("DistortionProfile", "distortion_profile"),
     ".pipeline.distortion_result": ("Distortion",),
-    ".pipeline.search": ("search",),
+    ".pipeline.search": ("projections", "search"),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.errors": ("ConfigError",),

@@ -120,7 +120,7 @@ class CodeIndex:
         Parameters
         ----------
         queries : array, Codes or path
-            Codes, as the index takes them.  With ``asymmetric``: projections, float of shape (q, n_bits).
+            Codes, as the index takes them.  With ``asymmetric``: what `bitfleet.projections` returns.
         k : int
             If there are fewer codes, all are returned.
         n_probe : int, default 20

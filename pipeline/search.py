@@ -134,9 +134,30 @@ def search(
 
 
 def projections(model: ModelLike, vectors: Any) -> np.ndarray:
-    """Return the numbers whose signs are a model's codes, float64 of shape (m, n_bits).
+    """Return the numbers whose signs are a model's codes: what `CodeIndex.search` takes with ``asymmetric``.
 
-    They are what asymmetric search takes as queries.
+    Parameters
+    ----------
+    model : Model, path, or fitted estimator
+        Of dense codes.
+    vectors : array of shape (m, d)
+
+    Returns
+    -------
+    ndarray of float64, shape (m, n_bits)
+
+    Raises
+    ------
+    ConfigError
+        If the model's codes are no signs of projections.
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(300, 16))
+    >>> itq = bf.ITQ(n_bits=16, random_state=0).fit(X)
+    >>> bool(((bf.projections(itq, X) >= 0) == itq.transform(X)).all())
+    True
     """
     encoder: Any = as_model(model).encoder()
     if not hasattr(encoder, "projection") or encoder.n_active is not None:
