@@ -21,7 +21,7 @@ them, which is the same for all codes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .kernels.exact import fixed_product
 from .kernels.pack import packed_width, unpack_bits
 from .least_squares import solve_gram
 from .methods.base import Front
+from .sums import Sums, refuse_infinite
 
 if TYPE_CHECKING:
     from .protocols import Arrays, Block, Method, RoundState
@@ -54,10 +55,8 @@ class DecoderSums:
         return DecoderAccumulator(encoder, space_of(state, encoder.n_features))
 
 
-class DecoderAccumulator:
+class DecoderAccumulator(Sums):
     """Accumulator of ``HᵀH``, ``HᵀX``, ``Σ‖x‖²`` and the number of rows, in float64."""
-
-    sequential: ClassVar[bool] = False
 
     def __init__(self, encoder: Any, front: Front) -> None:
         self.encoder = encoder
@@ -90,16 +89,9 @@ class DecoderAccumulator:
         state["count"] += len(block.vectors)
         return state
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        for key in left:
-            left[key] += right[key]
-        return left
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums, the Gram matrix whole; refuse what is not finite."""
-        if not (np.isfinite(state["square"]) and np.isfinite(state["cross"]).all()):
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "square", "cross")
         return {**state, "gram": state["gram"] + np.triu(state["gram"], 1).T}
 
 

@@ -12,13 +12,14 @@ With n codes, ``p_j`` the share that has bit j and C the covariance of the bits,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .kernels.decoding import count_pairs
 from .kernels.pack import unpack_bits
 from .kernels.vertical import active_of
+from .sums import Sums
 
 if TYPE_CHECKING:
     from .protocols import Arrays, Block, RoundState
@@ -45,10 +46,8 @@ class CountBits:
         return BitCounts(self.n_bits, self.n_active)
 
 
-class BitCounts:
+class BitCounts(Sums):
     """Accumulator of ``HᵀH`` and the number of codes; all whole numbers, so in any order the same."""
-
-    sequential: ClassVar[bool] = False
 
     def __init__(self, n_bits: int, n_active: int | None) -> None:
         self.n_bits, self.n_active = n_bits, n_active
@@ -68,12 +67,6 @@ class BitCounts:
                 count_pairs(active_of(packed, self.n_bits, self.n_active), state["together"])
         state["count"] += len(block.vectors)
         return state
-
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two counts."""
-        for key in left:
-            left[key] += right[key]
-        return left
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return ``together`` (b, b) whole, with each bit's own count on the diagonal, and ``count``."""

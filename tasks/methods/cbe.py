@@ -27,6 +27,7 @@ import scipy.fft
 import scipy.linalg
 
 from ..random import stream
+from ..sums import Sums, refuse_infinite
 from .base import Front, LinearMethod, front_of, integer
 from .checks import check_common, check_count, check_number
 
@@ -128,10 +129,8 @@ class CBE(LinearMethod):
         return self.n_bits / width + float(((fit + penalty) @ times).sum()) / (width * n)
 
 
-class Frequencies:
+class Frequencies(Sums):
     """Accumulator of ``m_l`` and ``h_l`` for the frequencies 0 … d/2, in float64."""
-
-    sequential: ClassVar[bool] = False
 
     def __init__(self, front: Front, signs: np.ndarray, circulant: np.ndarray, n_bits: int) -> None:
         self.front, self.signs = front, signs
@@ -163,14 +162,9 @@ class Frequencies:
         count = np.array(state["count"] + len(block.rows), np.int64)
         return {**sums, "count": count}
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        return {key: np.asarray(left[key] + right[key]) for key in left}
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums; refuse what is not finite."""
-        if not np.isfinite(state["square"]).all():
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "square")
         return state
 
 

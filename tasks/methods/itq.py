@@ -22,6 +22,7 @@ import numpy as np
 
 from ..procrustes import orthogonal_factor, random_orthonormal
 from ..random import stream
+from ..sums import Sums, refuse_infinite
 from .base import Front, LinearMethod, front_of, integer
 from .checks import check_common, check_count
 
@@ -102,10 +103,8 @@ class ITQ(LinearMethod):
         return self.n_bits + (float(summary["square"]) - 2 * agreement) / int(summary["count"])
 
 
-class Correlation:
+class Correlation(Sums):
     """Accumulator of ``M = Vᵀ sign(V R)``, ``‖V‖²`` and the number of rows."""
-
-    sequential: ClassVar[bool] = False
 
     def __init__(self, front: Front, rotation: np.ndarray) -> None:
         self.front = front
@@ -137,12 +136,7 @@ class Correlation:
         """Return what is rotated of a block, before it is seen from the mean and components."""
         return block.vectors
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        return {key: np.asarray(left[key] + right[key]) for key in left}
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums; refuse what is not finite."""
-        if not np.isfinite(state["square"]):
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "square")
         return state

@@ -9,19 +9,18 @@ import numpy as np
 from ..kernels.accumulate import add_rows
 from ..kernels.wta import top_active
 from ..procrustes import polar
+from ..sums import Sums, refuse_infinite
 
 if TYPE_CHECKING:
     from ..protocols import Block
     from .base import Front
 
 
-class Winners:
+class Winners(Sums):
     """Accumulator of ``M = Σ wta(W x) xᵀ``, ``Σ ‖x‖²``, the uses of each bit and the number of rows.
 
     Scores are computed in the blocks' own precision, sums in float64.
     """
-
-    sequential: ClassVar[bool] = False
 
     def __init__(
         self, front: Front, weights: np.ndarray, *, n_active: int, dtype: type[np.floating[Any]]
@@ -51,16 +50,9 @@ class Winners:
         state["count"] += len(block.vectors)
         return state
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        for key in left:
-            left[key] += right[key]
-        return left
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums; refuse what is not finite."""
-        if not (np.isfinite(state["square"]) and np.isfinite(state["total"]).all()):
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "square", "total")
         return state
 
 

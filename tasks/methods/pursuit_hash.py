@@ -24,6 +24,7 @@ from ..kernels.accumulate import add_rows
 from ..protocols import RowIndices
 from ..pursuit import MOST_BETA, PursuitEncoder
 from ..random import stream
+from ..sums import Sums, refuse_infinite
 from ..unit import unit_rows
 from .base import LinearMethod, data_info, front_of, integer, sparse_components
 from .checks import check_active, check_between, check_common, check_count
@@ -180,7 +181,7 @@ class PursuitHash(LinearMethod):
         return deal(plan, rows_of_a_step(plan, self.n_bits), rng)
 
 
-class AtomRows:
+class AtomRows(Sums):
     """Accumulator of each atom's rows, of length one, of their counts, and of the scores' moments.
 
     Parameters
@@ -192,8 +193,6 @@ class AtomRows:
     dtype : type
         In which scores are computed.
     """
-
-    sequential: ClassVar[bool] = False
 
     def __init__(
         self, front: Front, atoms: np.ndarray, bias: np.ndarray, dtype: type[np.floating[Any]]
@@ -225,16 +224,9 @@ class AtomRows:
         state["count"] += len(block.vectors)
         return state
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        for key in left:
-            left[key] += right[key]
-        return left
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums; refuse what is not finite."""
-        if not np.isfinite(state["total"]).all():
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "total")
         return state
 
 

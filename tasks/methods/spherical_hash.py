@@ -24,6 +24,7 @@ import numpy as np
 
 from ..kernels.accumulate import add_rows
 from ..random import stream
+from ..sums import Sums, refuse_infinite
 from ..unit import unit_rows
 from .base import Front, LinearMethod, data_info, front_of, integer, sparse_components
 from .checks import check_active, check_choice, check_common, check_count
@@ -135,7 +136,7 @@ class SphericalHash(LinearMethod):
         return self.n_epochs
 
 
-class Clusters:
+class Clusters(Sums):
     """Accumulator of ``M = Σ wta_1(W x') x'ᵀ``, the rows of each centre and of all; and some rows themselves.
 
     Parameters
@@ -147,8 +148,6 @@ class Clusters:
     dtype : type
         In which scores are computed.
     """
-
-    sequential: ClassVar[bool] = False
 
     def __init__(
         self, front: Front, weights: np.ndarray, wanted: np.ndarray, *, dtype: type[np.floating[Any]]
@@ -182,16 +181,9 @@ class Clusters:
         state["count"] += len(block.vectors)
         return state
 
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        for key in left:
-            left[key] += right[key]
-        return left
-
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums; refuse what is not finite."""
-        if not np.isfinite(state["total"]).all():
-            raise ValueError("expected finite sums, but the vectors hold NaN, infinity or huge numbers")
+        refuse_infinite(state, "total")
         return state
 
     def _gather(self, gathered: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> None:
