@@ -103,7 +103,7 @@ def distortion_profile(
     >>> found = bf.distortion_profile(bf.LSH(n_bits=32, random_state=0).fit(X).encode(X), X)
     >>> found.mean_square("monotone") <= found.mean_square("affine") <= found.mean_square("scale")
     True
-    >>> found.quantile(0.999) <= found.maximum.delta + found.edges[1]
+    >>> bool(found.quantile(0.999) <= found.maximum.delta + found.edges[1])
     True
     """
     with ExitStack() as stack:
