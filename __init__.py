@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_sampled import AGH, KLSH, SHD
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
-    from .pipeline.estimators_spectral import SSBC
+    from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
@@ -89,6 +89,7 @@ __all__ = [
     "IsoHash",
     "ManifestConflict",
     "Model",
+    "Nystrom",
     "PursuitHash",
     "Sign",
     "SpectralHashing",
@@ -120,7 +121,7 @@ _HOME = {
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_sampled": ("AGH", "KLSH", "SHD"),
-    ".pipeline.estimators_spectral": ("SSBC",),
+    ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
     ".pipeline.evaluate": ("evaluate",),

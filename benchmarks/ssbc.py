@@ -72,7 +72,7 @@ def versus(found: list[dict[str, np.ndarray]], others: list[dict[str, np.ndarray
     return table
 
 
-def quality(X: np.ndarray, bits: list[int], seeds: list[int]) -> None:
+def quality(X: np.ndarray, bits: list[int], seeds: list[int], wanted: list[str] | None) -> None:
     trials = [Trial(X, seed) for seed in seeds]
     for b in bits:
         methods: dict[str, Any] = {
@@ -81,10 +81,13 @@ def quality(X: np.ndarray, bits: list[int], seeds: list[int]) -> None:
             "SSBC": bf.SSBC(b),
             "SSBC, 2000 anchors": bf.SSBC(b, n_anchors=2000),
             "SSBC, 4000 anchors": bf.SSBC(b, n_anchors=4000),
+            "Nystrom": bf.Nystrom(b),
             "SSBC, the paper's form": bf.SSBC(b, center=False, sketch_rows="train", sketch_size=b),
         }
         itq: list[dict[str, np.ndarray]] = []
         for name, estimator in methods.items():
+            if wanted and name not in ("ITQ", *wanted):
+                continue
             found = []
             for seed, trial in zip(seeds, trials, strict=True):
                 fitted = estimator.set_params(random_state=seed).fit(trial.targets)
@@ -192,6 +195,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*", default=["quality", "loss", "speed"])
     parser.add_argument("--bits", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--methods", nargs="+", help="of `quality`, with ITQ; all by default")
     parser.add_argument("--rows", type=int, default=60_000, help="of `speed`")
     options = parser.parse_args()
     X, _ = load_mnist(None)
@@ -199,7 +203,7 @@ def main() -> None:
         if "sigma" in options.what:
             sigma(X, options.bits)
         if "quality" in options.what:
-            quality(X, options.bits, options.seeds)
+            quality(X, options.bits, options.seeds, options.methods)
         if "loss" in options.what:
             loss(X, options.seeds)
         if "speed" in options.what:

@@ -192,3 +192,67 @@ class SSBC(BinaryHasher):
             values: Any = {k.removeprefix(prefix): v for k, v in scalars.items() if k.startswith(prefix)}
             self.monitor_ = Monitor(**values)
         return self
+
+
+@dataclass(eq=False, repr=False)
+class Nystrom(BinaryHasher):
+    """Nyström codes: principal components of a Gaussian kernel's features, rotated as by ITQ.
+
+    Features come from affinities to sampled rows (columns of the kernel matrix), ``(w - μ) K^(-1/2)``.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_anchors : int
+        Columns sampled.
+    sketch_size : int, optional
+        By default all columns: the sum over the rows is exact.
+    sigma : float or "auto"
+        "auto": 4 times the mean distance of a row to its nearest anchor.
+    center : bool
+        Subtract the mean affinities.
+    sketch_rows : {"all", "train"}
+        Take components of all rows, or of the sampled ones.
+    drop_first : int
+        Leading components left out.
+    sketch_dtype : {"float64", "float32"}
+    n_train : int
+        Rows, drawn by the seed, that the rotation is learned from.
+    n_iter : int
+        Rotations learned.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    sigma_ : float
+    n_directions_ : int
+        Components with any variance.
+
+    References
+    ----------
+    Drineas, Mahoney, *On the Nyström method for approximating a Gram matrix*, JMLR 6 (2005).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import Nystrom
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> Nystrom(n_bits=16, n_anchors=50, n_iter=5, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method: ClassVar[str] = "nystrom"
+    _reported: ClassVar[dict[str, str]] = {"sigma_": "sigma", "n_directions_": "n_directions"}
+    n_bits: int = 64
+    _: KW_ONLY
+    n_anchors: int = 1000
+    sketch_size: int | None = None
+    sigma: float | str = "auto"
+    center: bool = True
+    sketch_rows: str = "all"
+    drop_first: int = 0
+    sketch_dtype: str = "float64"
+    n_train: int = 10_000
+    n_iter: int = 50
+    random_state: Any = None

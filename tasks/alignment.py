@@ -7,7 +7,8 @@ not V but the basis of V's space that is nearest to the P before,
 
     P' = V polar(Vᵀ P)          (orthogonal Procrustes),
 
-and what is left to change is told by the sketch alone, as a share of bits that flip.
+with as many directions as bits, or some more, among which P' then may stay. What is left to change is told
+by the sketch alone, as a share of bits that flip.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from .procrustes import orthogonal_factor
 
 
 def aligned(vectors: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return the orthonormal basis of the vectors' space that is nearest to the one before.
+    """Return the k orthonormal vectors in the span of ``vectors`` that are nearest to those before.
 
     Parameters
     ----------
-    vectors, before : ndarray of float64, shape (m, k)
-        Orthonormal columns.
+    vectors : ndarray of float64, shape (m, q), q >= k
+    before : ndarray of float64, shape (m, k)
+        Both with orthonormal columns.
     """
     return np.ascontiguousarray(vectors @ orthogonal_factor(vectors.T @ before))
 

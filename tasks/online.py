@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .protocols import Arrays, JSONScalar
 
 FLIP_LIMIT = 0.02
-DRIFT_LIMIT = 2.5  # observed flips over predicted ones
+DRIFT_LIMIT = 3.0  # observed flips over predicted ones
 MIXING_LIMIT = 1.05
 ENERGY_LIMIT = 0.97
 
@@ -50,7 +50,7 @@ class Monitor:
     mixing, energy : float
         See `alignment.mixing_index`.
     drift_alarm : bool
-        Whether ``drift`` was ever beyond 2.5.
+        Whether ``drift`` was ever beyond 3.
     rebase_advised : bool
         Whether mixing is beyond 1.05 or energy below 0.97.
     """
@@ -188,8 +188,9 @@ class OnlineCoder:
 
     def _follow(self) -> None:
         """Turn the projection towards the sketch's directions, and freeze it if that is predicted to do."""
-        vectors, values = self._directions()
-        self._set(aligned(self._filled(vectors), self.projection))
+        vectors, values = self._directions(self._width)
+        wide = vectors if vectors.shape[1] >= self.n_bits else self._filled(vectors)
+        self._set(aligned(wide, self.projection))
         self.monitor.predicted_flips = self._predict(values)
         if self.monitor.predicted_flips < self.flip_limit:
             self.n_frozen = self.n_rows
@@ -216,10 +217,19 @@ class OnlineCoder:
         shifted = values[self.drop_first :] + self.sketch.certificate_ / 2
         return predicted_flips(shifted, self.n_bits, self.sketch.n_samples_seen_ if n is None else n, later)
 
-    def _directions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sketch's directions that are in use, (m, <= k), and all its eigenvalues, falling."""
+    @property
+    def _width(self) -> int:
+        """Directions that the projection may move in, half as many again as bits if the sketch is ample.
+
+        The wider the space, the less it moves; one as large as the sketch would hold on to its first rows.
+        """
+        ample = 2 * self.n_bits + self.drop_first <= self.sketch.sketch_size
+        return self.n_bits + self.n_bits // 2 if ample else self.n_bits
+
+    def _directions(self, n: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sketch's first n directions, k by default, (m, <= n), and all eigenvalues, falling."""
         energies = self.sketch.energies_
-        last = self.drop_first + self.n_bits
+        last = self.drop_first + (self.n_bits if n is None else n)
         rows = self.sketch.components_[self.drop_first : last].astype(np.float64)
         lengths = np.sqrt(energies[self.drop_first : last])
         return (rows[lengths > 0] / lengths[lengths > 0, None]).T, energies

@@ -19,6 +19,7 @@ from .methods.knnh import KNNH
 from .methods.lsh import LSH
 from .methods.nibh import NIBH
 from .methods.nibh_cg import NIBHCG
+from .methods.nystrom import Nystrom
 from .methods.posh import POSH
 from .methods.pursuit_hash import PursuitHash
 from .methods.shd import SHD
@@ -41,6 +42,7 @@ METHODS: dict[str, type[Method]] = {
     "itq": ITQ,
     "knnh": KNNH,
     "ssbc": SSBC,
+    "nystrom": Nystrom,
     "isohash": IsoHash,
     "spectral_hashing": SpectralHashing,
     "cbe": CBE,

@@ -35,7 +35,7 @@ from ..protocols import Block, DataInfo, RoundState
 from ..random import check_seed, stream
 from .base import data_info, integer
 from .checks import check_choice, check_count
-from .ssbc_sums import AffinitySketch, GatherSample, OnlinePass, describe, unpack_coder
+from .ssbc_sums import AUTO, AffinitySketch, GatherSample, OnlinePass, describe, unpack_coder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +88,7 @@ class SSBC:
     drop_first: int = 0
     sketch_dtype: str = "float64"
     mode: str = "streaming"
+    auto: ClassVar[float] = AUTO
     name: ClassVar[str] = "ssbc"
     sparse: ClassVar[bool] = False
 
@@ -164,7 +165,9 @@ class SSBC:
         if state.scalars["phase"] == "sample":
             anchors, everything = self._sample(state)
             is_anchor = np.isin(everything, anchors)
-            arrays, scalars = describe(summary["rows"], is_anchor, self.sigma, center=self.center)
+            arrays, scalars = describe(
+                summary["rows"], is_anchor, self.sigma, center=self.center, multiple=self.auto
+            )
             state = RoundState(state.round + 1, arrays, {**state.scalars, **scalars, "phase": "sketch"})
             if self.sketch_rows == "all":
                 return state

@@ -139,7 +139,7 @@ def unpack_coder(coder: OnlineCoder, packed: Arrays) -> None:
 
 
 def describe(
-    sample: np.ndarray, is_anchor: np.ndarray, sigma: float | str, *, center: bool
+    sample: np.ndarray, is_anchor: np.ndarray, sigma: float | str, *, center: bool, multiple: float = AUTO
 ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
     """Return the map to affinities that a sample of rows suggests.
 
@@ -150,6 +150,8 @@ def describe(
     sigma : float or "auto"
     center : bool
         Whether the mean affinities of the sample are to be subtracted, an anchor's to itself left out.
+    multiple : float
+        "auto" is so many times the mean distance to the nearest anchor.
 
     Raises
     ------
@@ -163,7 +165,7 @@ def describe(
     distance = float(nearest.mean()) if len(nearest) else 0.0
     if not np.isfinite(distance):
         raise ValueError("expected finite distances, but squared ones overflow float64; rescale the vectors")
-    width = (AUTO * distance or 1.0) if isinstance(sigma, str) else sigma
+    width = (multiple * distance or 1.0) if isinstance(sigma, str) else sigma
     w = _affinities(Affinities(origin, anchors, width, np.zeros(len(anchors))), sample)
     w[own] = 0
     if len(sample) > 1 and not w.any():

@@ -33,6 +33,7 @@ METHODS = {
     "klsh": {"n_bits": 24, "n_anchors": 100},
     "shd": {"n_bits": 12, "n_train": 300, "n_iter": 25, "mean_tolerance": 0.0},
     "nibh_cg": {"n_bits": 24, "n_iter": 3, "max_secants": 3000},
+    "nystrom": {"n_bits": 12, "n_anchors": 100, "n_train": 300, "n_iter": 3},
     "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
     "pursuit_hash": {"n_bits": 96, "n_active": 6, "n_epochs": 2},

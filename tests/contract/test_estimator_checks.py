@@ -27,6 +27,7 @@ ESTIMATORS = [
     bf.NIBHCG(n_bits=2, n_iter=2),
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5, preset="calibrated", batch_size=8),
     bf.SSBC(),
+    bf.Nystrom(n_bits=2, n_anchors=20, n_iter=2),
     bf.SSBC(n_bits=2, n_anchors=20, sketch_size=2, mode="online"),
     bf.AGH(n_bits=2, n_anchors=20, n_iter=1),
     bf.KLSH(),

@@ -38,6 +38,7 @@ ESTIMATORS = {
     "sklsh": "SKLSH",
     "nibh": "NIBH",
     "ssbc": "SSBC",
+    "nystrom": "Nystrom",
     "agh": "AGH",
     "klsh": "KLSH",
     "shd": "SHD",
