@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .pipeline.errors import ConfigError
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
-    from .pipeline.estimators_sampled import AGH, KLSH, SHD
+    from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
@@ -57,6 +57,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AGH",
     "BOSL",
+    "BRE",
     "CBE",
     "ITQ",
     "KLSH",
@@ -120,7 +121,7 @@ _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
-    ".pipeline.estimators_sampled": ("AGH", "KLSH", "SHD"),
+    ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),
     ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),

@@ -159,3 +159,60 @@ class SHD(BinaryHasher):
     mean_tolerance: float = 0.1
     spread_tolerance: float = 0.15
     random_state: Any = None
+
+
+@dataclass(eq=False, repr=False)
+class BRE(BinaryHasher):
+    """Binary reconstructive embeddings: signs of mixtures of rows, whose distances reconstruct true ones.
+
+    Parameters
+    ----------
+    n_bits : int
+        Code length b.
+    n_train : int
+        Rows drawn to learn from, at most 10,000.
+    n_pairs : int
+        Partners of each of them; from ``n_train - 1`` on, all pairs.
+    n_mixed : int
+        Rows that a bit is a mixture of.
+    n_iter : int
+        Sweeps over all weights.
+    scale : float
+        Factor of squared distances: 1/4, such that opposite rows have 1, or the paper's 1/2.
+    center : bool
+        Subtract the mean.
+    n_components : int or float, optional
+        Principal components to work in, or the share of variance they must explain.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    objective_ : float
+        Mean squared difference, over the pairs, of the share of bits that differ and the scaled
+        squared distance between rows of length one.
+
+    References
+    ----------
+    Kulis, Darrell, *Learning to hash with binary reconstructive embeddings* (2009).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitfleet import BRE
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> BRE(n_bits=16, n_mixed=5, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    _method: ClassVar[str] = "bre"
+    _reported: ClassVar[dict[str, str]] = {"objective_": "objective"}
+    n_bits: int = 64
+    _: KW_ONLY
+    n_train: int = 1000
+    n_pairs: int = 100
+    n_mixed: int = 50
+    n_iter: int = 3
+    scale: float = 0.25
+    center: bool = True
+    n_components: int | float | None = None
+    random_state: Any = None

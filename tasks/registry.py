@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .methods.agh import AGH
 from .methods.biohash import BioHash
 from .methods.bosl import BOSL
+from .methods.bre import BRE
 from .methods.cbe import CBE
 from .methods.fruitfly import FruitFly
 from .methods.isohash import IsoHash
@@ -50,6 +51,7 @@ METHODS: dict[str, type[Method]] = {
     "agh": AGH,
     "klsh": KLSH,
     "shd": SHD,
+    "bre": BRE,
     "nibh": NIBH,
     "nibh_cg": NIBHCG,
     "fruit_fly": FruitFly,

@@ -32,6 +32,7 @@ METHODS = {
     "agh": {"n_bits": 12, "n_anchors": 60, "n_iter": 2},
     "klsh": {"n_bits": 24, "n_anchors": 100},
     "shd": {"n_bits": 12, "n_train": 300, "n_iter": 25, "mean_tolerance": 0.0},
+    "bre": {"n_bits": 12, "n_train": 200, "n_pairs": 20, "n_mixed": 8, "n_iter": 2},
     "nibh_cg": {"n_bits": 24, "n_iter": 3, "max_secants": 3000},
     "nystrom": {"n_bits": 12, "n_anchors": 100, "n_train": 300, "n_iter": 3},
     "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},

@@ -33,6 +33,7 @@ ESTIMATORS = [
     bf.KLSH(),
     bf.KLSH(n_bits=3, n_anchors=20, kernel="linear"),
     bf.SHD(n_bits=3, n_train=20, n_iter=12),
+    bf.BRE(n_bits=2, n_train=30, n_mixed=4, n_iter=1),
     bf.FruitFly(),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),

@@ -42,6 +42,7 @@ ESTIMATORS = {
     "agh": "AGH",
     "klsh": "KLSH",
     "shd": "SHD",
+    "bre": "BRE",
     "nibh_cg": "NIBHCG",
     "fruit_fly": "FruitFly",
     "biohash": "BioHash",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import accumulate, euclidean, exact, pack, pursuit, wta
+from bitfleet.tasks.kernels import accumulate, euclidean, exact, pack, pursuit, walk, wta
 from bitfleet.tasks.moments import Moments
 from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, RoundState, RowIndices
 from bitfleet.tasks.registry import METHODS
@@ -18,6 +18,7 @@ SHIFTED = ("sklsh",)  # random offsets: the mean is a point like any other
 OWN: dict[str, dict[str, Any]] = {
     "sign": {"n_bits": None},  # at most a bit a feature
     "nibh": {"n_steps": 8, "n_train": 100},
+    "bre": {"n_train": 60, "n_pairs": 9, "n_mixed": 4, "n_iter": 1},
 }
 
 
@@ -129,7 +130,7 @@ def test_numpy_kernels_give_the_same_bits(
     method, X = build(name, **parameters), data(dtype)
     expected = train(method, X)
     codes = method.encoder(expected).encode(X)
-    for module in (accumulate, euclidean, exact, pack, pursuit, wta):
+    for module in (accumulate, euclidean, exact, pack, pursuit, walk, wta):
         monkeypatch.setattr(module, "loops", lambda: None)
     state = train(method, X)
     assert_same_bits(state, expected)
