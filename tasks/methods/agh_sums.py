@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..kernels.accumulate import add_rows
 from ..points import TILE_ROWS
+from ..sums import Sums
 from .ssbc_sums import check_finite
 
 if TYPE_CHECKING:
@@ -18,14 +19,8 @@ if TYPE_CHECKING:
     from ..protocols import Block
 
 
-class _Sums:
-    """Accumulator of arrays that merge by adding."""
-
-    sequential: ClassVar[bool] = False
-
-    def merge(self, left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add two sums."""
-        return {key: np.asarray(left[key] + right[key]) for key in left}
+class _Sums(Sums):
+    """Accumulator of arrays that add."""
 
     def finalize(self, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the sums."""
