@@ -21,13 +21,22 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def brute_force(bits: np.ndarray, X: np.ndarray, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    c = pdist(X.astype(np.float64)) ** power
+def all_pairs(bits: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distances and Hamming distances of all pairs, first row first."""
     h = np.round(pdist(bits.astype(np.float64), "cityblock")).astype(int)
-    low, high = np.full(bits.shape[1] + 1, np.inf), np.full(bits.shape[1] + 1, -np.inf)
+    return pdist(X.astype(np.float64)), h
+
+
+def extremes(c: np.ndarray, h: np.ndarray, n_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.full(n_bits + 1, np.inf), np.full(n_bits + 1, -np.inf)
     np.minimum.at(low, h, c)
     np.maximum.at(high, h, c)
     return low, high
+
+
+def brute_force(bits: np.ndarray, X: np.ndarray, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    c, h = all_pairs(bits, X)
+    return extremes(c**power, h, bits.shape[1])
 
 
 def same_bits(first: bf.Distortion, second: bf.Distortion) -> None:
@@ -50,15 +59,20 @@ def bits(digits: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
+def truth(digits: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return all_pairs(bits, digits)
+
+
+@pytest.fixture(scope="module")
 def expected(digits: np.ndarray, bits: np.ndarray) -> bf.Distortion:
     return bf.max_distortion(bits, digits)
 
 
 @pytest.mark.parametrize("fit", FITS)
 def test_digits_equal_brute_force(
-    digits: np.ndarray, bits: np.ndarray, expected: bf.Distortion, fit: str
+    digits: np.ndarray, bits: np.ndarray, truth: tuple, expected: bf.Distortion, fit: str
 ) -> None:
-    low, high = brute_force(bits, digits)
+    low, high = extremes(*truth, 30)
     found = expected.refit(fit)
     assert found.certified
     assert found.n_pairs == 1500 * 1499 // 2
@@ -102,9 +116,9 @@ def test_numpy_kernels_give_the_same_bits(
 
 
 def test_violators_are_those_of_brute_force(
-    digits: np.ndarray, bits: np.ndarray, expected: bf.Distortion
+    digits: np.ndarray, bits: np.ndarray, truth: tuple, expected: bf.Distortion
 ) -> None:
-    c, h = pdist(digits.astype(np.float64)), np.round(pdist(bits.astype(float), "cityblock"))
+    c, h = truth
     first, second = np.triu_indices(len(digits), 1)
     for delta, offset in ((0.8, 0.0), (0.4, 0.3)):
         found = violators(bits, digits, 0.09, delta, offset, block_rows=500)
@@ -198,14 +212,14 @@ def test_warns_of_what_is_worse_than_a_constant_and_of_too_few_bits(expected: bf
 
 
 def test_sample_is_below_and_says_for_how_many_pairs_it_holds(
-    digits: np.ndarray, bits: np.ndarray, expected: bf.Distortion
+    digits: np.ndarray, bits: np.ndarray, truth: tuple, expected: bf.Distortion
 ) -> None:
     found = bf.max_distortion(bits, digits, "affine", pairs=4000, seed=3)
     assert not found.certified
     assert found.n_pairs == 4000
     assert found.delta < expected.refit("affine").delta
     assert 0.99 < found.coverage < 1
-    c, h = pdist(digits.astype(np.float64)), np.round(pdist(bits.astype(float), "cityblock")).astype(int)
+    c, h = truth
     assert (np.abs(found.calibration[h] - c) <= found.delta).mean() >= found.coverage
     # 1 - (1 - ε)^n of one variable, and d variables need more pairs than that
     assert bf.max_distortion(bits, digits, "monotone", pairs=31).coverage == 0
