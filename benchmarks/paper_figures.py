@@ -69,7 +69,7 @@ def by_length(done: Done, metric: str) -> Figure | None:
             axes.plot([int(b) for b in theirs], list(theirs.values()), "x", color=colour, ms=6, alpha=0.7)
         _by_bits(axes, NAMES[source])
     panels[0][0].set_ylabel(metric.replace("map", "MAP").replace("precision", "Precision") + " (%)")
-    panels[0][-1].legend(fontsize=8)
+    panels[0][0].legend(fontsize=8)
     return figure
 
 
@@ -89,7 +89,7 @@ def figure1b(done: Done) -> Figure | None:
 
 
 def figure6(done: Done) -> Figure | None:
-    """Draw a row of panels a data set, a panel a number of ones."""
+    """Draw a row of panels a data set, a panel a number of ones; trial 0, the only one of most lengths."""
     lengths, ones = (256, 512, 1024, 2048), (16, 32, 64)
     data = [d for d in DATA if any(c.data == d and c.length != 1024 for c in done)]
     if not data:
@@ -99,7 +99,8 @@ def figure6(done: Done) -> Figure | None:
         for axes, bits in zip(line, ones, strict=True):
             for row in ("fruit_fly", "spherical_hash", "posh"):
                 found = [
-                    mean_of(done, "map@1000", data=source, row=row, bits=bits, length=d) for d in lengths
+                    mean_of(done, "map@1000", data=source, row=row, bits=bits, length=d, trial=0)
+                    for d in lengths
                 ]
                 points = [(d, f[0]) for d, f in zip(lengths, found, strict=True) if f]
                 if points:
