@@ -173,7 +173,8 @@ class NIBH(LinearMethod):
             assert best is not None
             return Solve(partial(admm_round, state.arrays, scalars, best, self._slope, steps))
         scale = float(scalars.get("scale") or 0.0)
-        return Solve(partial(smooth_round, state.arrays, scale, best, self._loss, steps))
+        loss = self._loss(batches=self._count(info) > self.batch_size)
+        return Solve(partial(smooth_round, state.arrays, scale, best, loss, steps))
 
     def train_advance(
         self, state: RoundState, summary: Arrays
@@ -205,10 +206,9 @@ class NIBH(LinearMethod):
     def _slope(self) -> float:
         return self.slope if self.slope is not None else 8.0 if self.preset == "paper" else 4.0
 
-    @property
-    def _loss(self) -> Loss:
+    def _loss(self, *, batches: bool) -> Loss:
         if self.preset == "paper":
-            return Loss(self._slope, self.p)
+            return Loss(self._slope, self.p, batches=batches)
         share = _SHARES[self.preset] if self.w is None else self.w
         return Loss(self._slope, self.p or 8, calibrated=True, share=share)
 

@@ -26,7 +26,8 @@ from .nibh_measure import calibration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SHARPNESS = (20.0, 60.0)  # β at the beginning and the end, for distances of mean square 2
+SHARPNESS = (20.0, 60.0)  # β at the beginning and the end, for distances of mean square 2
+GENTLE = (10.0, 30.0)  # the same where each step sees another batch
 _MEMORY = 0.9  # of g, from step to step
 _SCALE_STEP = 0.02
 LENGTH, SHRINK = 0.2, 0.1  # of the first step through the origin, and what the last is of it
@@ -48,17 +49,24 @@ class Loss:
         Compare g(h) with c; else λ h.
     share : float
         How much squared error through the origin is added to a calibrated loss.
+    batches : bool
+        Whether each step sees other pairs: then the maximum is smoother and steps are half as long.
     """
 
     slope: float
     power: int | None
     calibrated: bool = False
     share: float = 0.0
+    batches: bool = False
 
     @property
     def step(self) -> float:
         """The first step's length, relative to the mean size of the weights."""
-        return 0.05 if self.calibrated else LENGTH
+        return 0.05 if self.calibrated else LENGTH / 2 if self.batches else LENGTH
+
+    def sharpness(self, share: float) -> float:
+        """Return β of the smooth maximum when this share of all steps is behind."""
+        return sharpness(share, GENTLE if self.batches else SHARPNESS)
 
     @property
     def last_step(self) -> float:
@@ -141,7 +149,9 @@ def _through_origin(
     np.fill_diagonal(hamming, 0)
     scale = now.scale or _least_squares(hamming, distances, 1.0)
     error = hamming.dtype.type(scale) * hamming - distances
-    forces = _smooth_maximum(error, share) if loss.power is None else _power(error, loss.power)
+    forces = (
+        _smooth_maximum(error, loss.sharpness(share)) if loss.power is None else _power(error, loss.power)
+    )
     lean = float(np.vdot(forces, hamming))
     pulled = forces.sum(axis=1)[:, None] * bits - forces @ bits
     return replace(now, scale=signed_scale(scale, lean)), bits.dtype.type(scale) * pulled
@@ -166,9 +176,9 @@ def _calibrated(
     return replace(now, scale=max(1e-6, scale)), pulled
 
 
-def sharpness(share: float) -> float:
+def sharpness(share: float, ends: tuple[float, float] = SHARPNESS) -> float:
     """Return β of the smooth maximum when this share of all steps is behind."""
-    first, last = _SHARPNESS
+    first, last = ends
     return float(first * (last / first) ** share)
 
 
@@ -177,8 +187,8 @@ def signed_scale(scale: float, derivative: float) -> float:
     return max(1e-6, scale * (1 - _SCALE_STEP * float(np.sign(derivative))))
 
 
-def _smooth_maximum(error: np.ndarray, share: float) -> np.ndarray:
-    beta, sizes = error.dtype.type(sharpness(share)), np.abs(error)
+def _smooth_maximum(error: np.ndarray, beta: float) -> np.ndarray:
+    beta, sizes = error.dtype.type(beta), np.abs(error)
     return _unit_mass(np.exp(beta * (sizes - sizes.max(initial=0.0))) * np.sign(error))
 
 
