@@ -272,6 +272,9 @@ class NIBHCG(BinaryHasher):
         How many pairs, as a share of max_secants, are drawn at random at the beginning.
     fix_scale : bool
         Keep λ after the first stage, as the paper does.
+    n_polish, n_moves : int
+        Rounds of discrete polish that follow, and moves tried in each: lower δ of the training rows, not of
+        others.
     n_components : int or float, optional
         Principal components to work in; None: 128 or n_bits, whatever is more, at most d.
     center : bool
@@ -312,6 +315,8 @@ class NIBHCG(BinaryHasher):
     max_secants: int | None = None
     start_share: float = 0.2
     fix_scale: bool = False
+    n_polish: int = 0
+    n_moves: int = 500
     center: bool = True
     n_components: int | float | None = None
     random_state: Any = None

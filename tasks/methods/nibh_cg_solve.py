@@ -6,13 +6,15 @@ Adam's moments, the paper's with u and y of each secant (new secants begin at ze
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..random import stream
 from . import nibh_admm
 from .nibh_admm import Secants
+from .nibh_cg_polish import polish
 from .nibh_measure import ByHamming, calibration, monotone, through_origin
 from .nibh_smooth import LENGTH, SHRINK, sharpness, signed_scale
 
@@ -39,6 +41,9 @@ class Stage:
     max_secants: int
     hard: bool
     last: bool = False
+    polishing: int = 0  # which round of the polish, from 1; 0 before it
+    n_moves: int = 0
+    seed: int = 0
 
 
 def stage(
@@ -61,12 +66,13 @@ def stage(
         summary = _judged(arrays, scalars, found)
         if how.last:
             return summary | _reported({**arrays, **summary}, scalars["unit"], float(found["square"]))
+        if how.polishing:
+            return summary | _polished({**arrays, **summary}, kept, how, found)
         kept = _joined(kept, _chosen(found, how.max_secants - len(kept["first"]), how))
     if how.solver == "admm":
         for name in _DUALS:
             kept.setdefault(name, np.zeros(len(kept["first"])))
-    first, second = (np.searchsorted(kept["point_numbers"], kept[name]) for name in ("first", "second"))
-    secants = Secants(kept["point_rows"].astype(np.float64), first, second, kept["distance"])
+    secants = _secants(kept)
     solve = _admm if how.solver == "admm" else _smooth
     solved = solve(secants, {**arrays, **kept}, scalars, how)
     weights, scale = solved["weights"], float(solved["scale"])
@@ -78,6 +84,38 @@ def stage(
     summary |= {name: array for name, array in solved.items() if name not in _DUALS}
     summary["most_active"] = np.array(max(len(secants.first), int(scalars.get("most_active", 0))))
     return summary | kept | {"largest_residual": np.array(largest), "n_active": np.array(len(kept["first"]))}
+
+
+def _polished(
+    arrays: Arrays, kept: dict[str, np.ndarray], how: Stage, found: Arrays
+) -> dict[str, np.ndarray]:
+    """Return the best weights after some moves on the pool, and the pool with what the search has found."""
+    if how.polishing == 1:  # active secants of the solver are no longer of use
+        kept = _without(kept, np.ones(len(kept["first"]), bool))
+    room = max(how.max_secants - len(kept["first"]), how.max_secants // 4)
+    pool = _joined(kept, _chosen(found, room, how))
+    pairs = arrays["best_pairs"] > 0
+    least = np.where(pairs, arrays["best_least"], np.inf)
+    delta, scale = through_origin(least, np.where(pairs, arrays["best_largest"], -np.inf))
+    hard = replace(how, hard=True)
+    error = np.abs(scale * _lengths(_secants(pool), arrays["best"], hard) - pool["distance"])
+    idle = np.zeros(len(error), bool)
+    idle[np.argsort(-error, kind="stable")[how.max_secants :]] = True
+    pool = _without(pool, idle)
+    rng = stream(how.seed, "nibh.polish", how.polishing)
+    weights, n_kept = polish(_secants(pool), arrays["best"], scale, delta, how.n_moves, rng)
+    return pool | {
+        "weights": weights,
+        "scale": np.array(scale),
+        "largest_residual": np.array(delta),
+        "n_moves": np.array(n_kept),
+        "n_active": np.array(len(pool["first"])),
+    }
+
+
+def _secants(kept: dict[str, np.ndarray]) -> Secants:
+    first, second = (np.searchsorted(kept["point_numbers"], kept[name]) for name in ("first", "second"))
+    return Secants(kept["point_rows"].astype(np.float64), first, second, kept["distance"])
 
 
 def _chosen(found: Arrays, room: int, how: Stage) -> dict[str, np.ndarray]:

@@ -100,6 +100,7 @@ CASES = [
     ("spherical_hash", {"dead_units": "reseed", "n_bits": 60}),
     ("knnh", {"neighbors_from": "all", "n_train": 40}),
     ("nibh", {"solver": "admm", "n_steps": 3}),
+    ("nibh_cg", {"n_polish": 2, "n_moves": 5}),
     ("nibh_cg", {"solver": "admm", "fix_scale": True, "max_secants": 200, "max_age": 1}),
     ("nibh", {"preset": "calibrated", "batch_size": 20, "n_train": 40}),
     ("biohash", {"batch_size": 20}),

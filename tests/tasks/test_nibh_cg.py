@@ -171,6 +171,19 @@ def test_admm_keeps_the_multipliers_of_secants_that_stay(train: Callable) -> Non
         assert state.arrays["multipliers"].any()
 
 
+def test_the_polish_lowers_the_distortion_over_all_pairs(train: Callable) -> None:
+    X = unit(np.random.default_rng(34).normal(size=(150, 30)))
+    parameters = {"n_bits": 16, "n_iter": 20, "max_secants": 1500}
+    plain, polished = NIBHCG(**parameters), NIBHCG(**parameters, n_polish=12, n_moves=200)
+    before = train(plain, X)[-1].scalars["distortion"]
+    states = train(polished, X, block_rows=40)
+    found = [state.scalars["distortion"] for state in states if "distortion" in state.scalars]
+    assert (np.diff(found) <= 0).all()
+    assert found[-1] == pytest.approx(exact_distortion(polished, states[-1], X), rel=1e-9)
+    assert found[-1] < 0.98 * before
+    assert any(state.scalars.get("n_moves", 0) for state in states)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -180,6 +193,7 @@ def test_admm_keeps_the_multipliers_of_secants_that_stay(train: Callable) -> Non
         ({"start_share": 2}, "start_share"),
         ({"slope": None}, "slope"),
         ({"max_age": 0}, "max_age"),
+        ({"n_polish": -1}, "n_polish"),
         ({"fix_scale": 1}, "fix_scale to be True or False"),
     ],
 )
