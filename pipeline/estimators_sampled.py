@@ -16,8 +16,6 @@ from .estimators import BinaryHasher
 class AGH(BinaryHasher):
     """Anchor graph hashing: signs of the leading eigenfunctions of a neighbourhood graph through anchors.
 
-    One layer, a bit an eigenfunction.
-
     Parameters
     ----------
     n_bits : int
@@ -28,6 +26,8 @@ class AGH(BinaryHasher):
         Anchors that a row is attached to.
     n_iter : int
         Rounds of k-means.
+    n_layers : {1, 2}
+        Bits from each eigenfunction.
     random_state : int, RandomState or None
 
     Attributes
@@ -57,6 +57,7 @@ class AGH(BinaryHasher):
     n_anchors: int = 300
     n_nearest: int = 5
     n_iter: int = 5
+    n_layers: int = 1
     random_state: Any = None
 
 

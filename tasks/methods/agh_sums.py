@@ -14,7 +14,7 @@ from .ssbc_sums import check_finite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..anchor_encoder import AnchorWeights
+    from ..anchor_encoder import AnchorEncoder, AnchorWeights
     from ..points import Points
     from ..protocols import Block
 
@@ -90,11 +90,45 @@ class AnchorGraph(_Sums):
         """Add the rows of one block."""
         gram = state["gram"].copy()
         for tile in _tiles(block):
-            places, shares = self.attachment.of(tile)
-            z = np.zeros((len(tile), len(gram)))
-            np.put_along_axis(z, places, shares / shares.sum(axis=1, keepdims=True), axis=1)
+            z = _dense(self.attachment, tile)
             gram += z.T @ z
         return {"gram": gram, "count": np.array(state["count"] + len(block.vectors), np.int64)}
+
+
+class AnchorHalves(_Sums):
+    """Accumulator of what thresholds of a second layer follow from, for each eigenfunction y.
+
+    With 1⁺ one where y >= 0: ``Zᵀ 1⁺``, ``Zᵀ |y|``, how many rows that are, their sum and that of all |y|.
+    """
+
+    def __init__(self, encoder: AnchorEncoder) -> None:
+        self.encoder = encoder
+
+    def init(self) -> dict[str, np.ndarray]:
+        """Return the sums over no rows."""
+        m, r = self.encoder.weights.shape
+        sums = {key: np.zeros((m, r)) for key in ("positive", "sizes")}
+        return {**sums, "numbers": np.zeros((3, r)), "count": np.zeros((), np.int64)}
+
+    def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
+        """Add the rows of one block."""
+        state = {key: array.copy() for key, array in state.items()}
+        for tile in _tiles(block):
+            z, y = _dense(self.encoder.attachment, tile), self.encoder.scores(tile)
+            positive = (y >= 0).astype(np.float64)
+            state["positive"] += z.T @ positive
+            state["sizes"] += z.T @ np.abs(y)
+            state["numbers"] += [positive.sum(axis=0), np.maximum(y, 0).sum(axis=0), np.abs(y).sum(axis=0)]
+        state["count"] += len(block.vectors)
+        return state
+
+
+def _dense(attachment: AnchorWeights, rows: np.ndarray) -> np.ndarray:
+    """Return the rows' Z."""
+    places, shares = attachment.of(rows)
+    z = np.zeros((len(rows), len(attachment.anchors)))
+    np.put_along_axis(z, places, shares / shares.sum(axis=1, keepdims=True), axis=1)
+    return z
 
 
 def _tiles(block: Block) -> Iterator[np.ndarray]:

@@ -57,6 +57,28 @@ def test_codes_are_signs_of_the_laplacians_eigenvectors(
     np.testing.assert_array_equal(bits, y >= 0)
 
 
+def test_thresholds_of_two_layers_are_the_constrained_minimum(train: Callable, digits: np.ndarray) -> None:
+    """Of the paper's quadratic form, with the whole Laplacian, under its balance condition."""
+    method = AGH(8, n_anchors=60, n_nearest=4, n_iter=2, n_layers=2)
+    state = train(method, digits)[-1]
+    z = attachments(digits, state, 4)
+    laplacian = np.eye(len(digits)) - z / z.sum(axis=0) @ z.T
+    y, positive = z @ state.arrays["weights"], z @ state.arrays["weights"] >= 0
+    assert y.shape == (500, 4)
+    for k, (above, below) in enumerate(state.arrays["thresholds"].T):
+        v = np.where(positive[:, k], y[:, k] - above, below - y[:, k])
+        assert v.sum() == pytest.approx(0, abs=1e-8)
+        n_positive = positive[:, k].sum()
+        along = np.where(positive[:, k], -1 / n_positive, 1 / (500 - n_positive))  # keeps the sum
+        assert along @ laplacian @ v == pytest.approx(0, abs=1e-10)
+        assert along @ laplacian @ along > 0
+    above, below = state.arrays["thresholds"]
+    second = np.where(positive, y >= above, y <= below)
+    bits = unpack_bits(method.encoder(state).encode(digits), 8)
+    np.testing.assert_array_equal(bits, np.concatenate([positive, second], axis=1))
+    assert (np.abs(second.mean(axis=0) - 0.5) < 0.35).all()
+
+
 def test_width_and_centres(train: Callable, digits: np.ndarray) -> None:
     states = train(AGH(8, n_anchors=40, n_nearest=3, n_iter=2), digits)
     X, before, after = digits.astype(float), states[1].arrays["anchors"], states[2].arrays["anchors"]
@@ -116,6 +138,8 @@ def test_bad_parameters_are_refused() -> None:
         ({"n_nearest": 301}, "n_nearest <= n_anchors = 300"),
         ({"n_iter": -1}, "n_iter"),
         ({"n_nearest": 0}, "n_nearest"),
+        ({"n_layers": 3}, "n_layers to be 1, or 2"),
+        ({"n_layers": 2, "n_bits": 7}, "n_layers to be 1, or 2 with an even n_bits"),
     ):
         with pytest.raises(ValueError, match=message):
             AGH(**params)
