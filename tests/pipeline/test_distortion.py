@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import bitfleet as bf
@@ -289,3 +293,31 @@ def test_windows_hold_every_pair_once_and_at_most_a_tenth(n_rows: int) -> None:
     assert sum(map(n_pairs, addresses)) == every
     if n_rows >= 60_000:
         assert max(sum(map(n_pairs, window)) for window in cut) <= every / 10
+
+
+@pytest.mark.long
+def test_a_killed_pass_recomputes_at_most_a_tenth(root: Path, tmp_path: Path) -> None:
+    """SIGKILL in the midst of a pass, twice; what follows ends in the bits of a pass left alone."""
+    with np.load(root / "pipeline" / "demo" / "digits.npz") as file:
+        X = file["X"].astype(np.float32)
+    B = X @ np.random.default_rng(0).normal(size=(784, 30)).astype(np.float32) > 0
+    np.savez(tmp_path / "given.npz", X=X, B=B)
+    script = (
+        f"import numpy as np, bitfleet as bf; given = np.load({str(tmp_path / 'given.npz')!r});"
+        f"bf.max_distortion(given['B'], given['X'], checkpoint={str(tmp_path / 'pass')!r})"
+    )
+    manifests = tmp_path / "pass" / "manifests"
+    for wanted in (4, 9):
+        driver = subprocess.Popen([sys.executable, "-c", script])
+        while not manifests.is_dir() or len(list(manifests.glob("*.json"))) < wanted:
+            assert driver.poll() is None
+            time.sleep(0.01)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    plan = LeafPlan(len(X), pair_rows(len(X)))
+    done = max(map(int, (path.stem for path in manifests.glob("*.json"))))
+    assert 9 <= done + 1 < 17
+    cut = windows(block_pairs(plan))
+    assert max(sum(map(n_pairs, window)) for window in cut) <= len(X) * (len(X) - 1) // 2 / 10
+    found = bf.max_distortion(B, X, checkpoint=tmp_path / "pass")
+    same_bits(found, bf.max_distortion(B, X))
