@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERBS = [
     "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion",
-    "run", "status", "inspect", "verify", "clean", "report", "demo",
+    "stream", "run", "status", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
 
