@@ -104,13 +104,14 @@ def agreement(online: np.ndarray, final: np.ndarray, n: int) -> dict[str, float]
     }
 
 
-def compare(X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int) -> None:
+def compare(X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int, rules: list[str]) -> None:
     rows, queries, anchors = draw(X, y, stream, n, seed)
     squares = np.square(rows, dtype=np.float64).sum(axis=1)
     nearest = np.argsort(squares - 2 * queries @ rows.T, axis=1, kind="stable")[:, :10]
     arrays, scalars = describe(anchors, np.ones(len(anchors), bool), "auto", center=True)
     A = Affinities(arrays["origin"], arrays["anchors"], scalars["sigma"], arrays["affinity_mean"])  # type: ignore[arg-type]
-    for name, rule in RULES.items():
+    for name in rules:
+        rule = RULES[name]
         coder = rule(A, N_BITS, SKETCH)
         codes, _ = coder.encode_next(rows)
         final, coded = coder.encoder.encode(rows), coder.encoder.encode(queries)
@@ -165,6 +166,7 @@ def main() -> None:
     )
     parser.add_argument("--streams", nargs="+", default=["iid", "class", "rotation"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--memory", type=int, help="rows to stream; nothing else is done")
     options = parser.parse_args()
@@ -175,7 +177,7 @@ def main() -> None:
         X, y = load_mnist(None)
         for stream in options.streams:
             for seed in options.seeds:
-                compare(X, y, stream, options.rows, seed)
+                compare(X, y, stream, options.rows, seed, options.rules)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def lost(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh(A.T @ A - B.T.astype(float) @ B)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(streams())
 def test_the_certificate_holds_over_any_split_and_merge_tree(case: tuple) -> None:
     A, cuts, order, size = case
@@ -73,7 +73,7 @@ def test_the_certificate_holds_over_any_split_and_merge_tree(case: tuple) -> Non
     assert sketch.n_samples_seen_ == len(A)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(streams())
 def test_float32_keeps_it_up_to_its_slack(case: tuple) -> None:
     A, cuts, order, size = case
@@ -96,7 +96,7 @@ def test_long_streams_stay_within_certificate_and_slack(name: str) -> None:
         assert gone[-1] <= sketch.certificate_ + sketch.slack_
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(streams(), st.sampled_from(["float64", "float32"]))
 def test_bits_depend_on_the_rows_alone(case: tuple, dtype: str) -> None:
     """Not on how many come at a time, nor on being read, stored or sparse in between."""
