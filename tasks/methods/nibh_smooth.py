@@ -62,7 +62,7 @@ class Loss:
     @property
     def step(self) -> float:
         """The first step's length, relative to the mean size of the weights."""
-        return 0.05 if self.calibrated else LENGTH / 2 if self.batches else LENGTH
+        return 0.1 if self.calibrated else LENGTH / 2 if self.batches else LENGTH
 
     def sharpness(self, share: float) -> float:
         """Return β of the smooth maximum when this share of all steps is behind."""
