@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path  # noqa: TC003  (read at run time)
 from typing import Annotated, Any, Optional
 
@@ -54,7 +55,8 @@ def stream(
     params = dict(parse_assignment(text) for text in settings or [])
     if n_bits is not None:
         params["n_bits"] = n_bits
-    reserved = sorted(params.keys() & {"mode", "seed", "source", "dest", "follow", "poll", "ended"})
+    own = inspect.signature(code).parameters
+    reserved = sorted(params.keys() & {"mode", *own})
     if reserved:
         raise ConfigError(f"{reserved[0]} is no parameter of a stream's method; see bitfleet stream --help")
     with StopRequest(output.note) as stop:

@@ -243,5 +243,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout.splitlines()[-1])["rows"] == N
     np.testing.assert_array_equal(bf.open_stream(dest).codes(), once(X))
-    refused = CliRunner().invoke(app, [*arguments, "--set", "mode=streaming"])
-    assert refused.exit_code == 2
+    for setting in ("mode=streaming", "first_rows=5", "n_active=3"):
+        assert CliRunner().invoke(app, [*arguments, "--set", setting]).exit_code == 2
