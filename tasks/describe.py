@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .kernels.decoding import count_pairs
-from .kernels.pack import unpack_bits
-from .kernels.vertical import active_of
+from .kernels.pack import list_active, unpack_bits
 from .sums import Sums
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class BitCounts(Sums):
                 bits = unpack_bits(packed, self.n_bits).astype(np.float32)
                 state["together"] += np.triu(bits.T @ bits)  # exact: fewer than 2²⁴ rows
             else:
-                count_pairs(active_of(packed, self.n_bits, self.n_active), state["together"])
+                count_pairs(list_active(packed, self.n_active), state["together"])
         state["count"] += len(block.vectors)
         return state
 

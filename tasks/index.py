@@ -7,6 +7,7 @@ import numpy as np
 from .kernels import pivots, vertical
 from .kernels.blocked import make_tiles, search_tiles
 from .kernels.hamming import as_words
+from .kernels.pack import list_active
 from .random import stream
 
 STRATEGIES = ("auto", "scan", "pivots")
@@ -94,7 +95,7 @@ class SparseCodes:
         clusters: np.ndarray | None = None,
         n_clusters: int = 0,
     ) -> None:
-        active = vertical.active_of(packed, n_bits, n_active)
+        active = list_active(packed, n_active)
         self._columns = vertical.make_columns(active, n_bits, clusters, n_clusters)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -108,4 +109,4 @@ class SparseCodes:
         return vertical.search_column_clusters(self._columns, probes, self._active(queries), k)
 
     def _active(self, queries: np.ndarray) -> np.ndarray:
-        return vertical.active_of(queries, self._columns.n_bits, self._columns.n_active)
+        return list_active(queries, self._columns.n_active)

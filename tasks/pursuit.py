@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .kernels.exact import exact_scores, fixed_product, padded_width
-from .kernels.pack import pack_bits, packed_width
+from .kernels.pack import list_active, pack_bits, packed_width
 from .kernels.pursuit import SCALE, pursue, quantise
 from .kernels.pursuit import padded_width as lanes_of
-from .kernels.vertical import active_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +125,7 @@ class PursuitEncoder:
 
     def active(self, vectors: np.ndarray) -> np.ndarray:
         """Return where the ones of the codes are, int32, shape (m, n_active), ascending."""
-        return active_of(self.encode(vectors), self.n_bits, self._n_active)
+        return list_active(self.encode(vectors), self._n_active)
 
     def _tiles(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Yield some rows at a time minus the mean, in float64; extreme ones brought to ordinary size."""

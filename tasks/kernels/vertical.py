@@ -15,7 +15,6 @@ import numpy as np
 
 from ._numba import loops
 from .memory import aligned_words
-from .pack import unpack_bits
 from .running import joined, packed_keys, scan_in_order, sorted_keys
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ _LANES = 8
 _QUERIES = 64  # searched together: what they read of a tile stays in the second cache
 _COLUMNS = 16
 _SPARE = 512  # keys beyond twice the wanted ones: more at the last distance cost a sort
-_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,28 +55,6 @@ class Columns:
     def n_rows(self) -> int:
         """Number of codes."""
         return int(self.starts[-1])
-
-
-def active_of(packed: np.ndarray, n_bits: int, n_active: int) -> np.ndarray:
-    """Return where the ones of packed codes are, int32, shape (n, n_active), ascending.
-
-    Raises
-    ------
-    ValueError
-        If a code does not have ``n_active`` ones; the message names the first.
-    """
-    counts = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
-    wrong = np.flatnonzero(counts != n_active)
-    if len(wrong):
-        raise ValueError(
-            f"expected {n_active} ones in every code, row {wrong[0]} has {counts[wrong[0]]}; "
-            "leave n_active out to compare these as dense codes"
-        )
-    active = np.empty((len(packed), n_active), np.int32)
-    for start in range(0, len(packed), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        active[rows] = np.nonzero(unpack_bits(packed[rows], n_bits))[1].reshape(-1, n_active)
-    return active
 
 
 def make_columns(
@@ -122,9 +98,7 @@ def make_columns(
     else:
         from . import compiled_columns
 
-        compiled_columns.fill_columns(
-            words, np.ascontiguousarray(active, np.int64), lists, places, offsets, widths
-        )
+        compiled_columns.fill_columns(words, np.ascontiguousarray(active), lists, places, offsets, widths)
     return Columns(words, offsets, widths, starts, ids, n_bits, active.shape[1])
 
 

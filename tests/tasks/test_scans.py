@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from bitfleet.tasks.kernels import blocked, pivots, running, vertical
 from bitfleet.tasks.kernels.hamming import as_words
-from bitfleet.tasks.kernels.pack import pack_active, pack_bits
+from bitfleet.tasks.kernels.pack import list_active, pack_active, pack_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
@@ -197,9 +197,9 @@ def test_ones_are_found_and_counted() -> None:
     rng = np.random.default_rng(0)
     active = sparse(rng, 40, 77, 5)
     packed = pack_active(active, 77)
-    assert np.array_equal(vertical.active_of(packed, 77, 5), active)
+    assert np.array_equal(list_active(packed, 5), active)
     with pytest.raises(ValueError, match="expected 6 ones in every code, row 0 has 5"):
-        vertical.active_of(packed, 77, 6)
+        list_active(packed, 6)
 
 
 # ---------------------------------------------------------------- thresholds guessed from a sample
