@@ -206,6 +206,9 @@ def _collect(  # type: ignore[no-untyped-def]
             overlap = np.uint64(0)
             for p in range(n_planes):
                 overlap |= ((planes[p, word + w] >> bit) & np.uint64(1)) << np.uint64(p)
+            if n == found.shape[1]:  # so many at the k-th distance: the rows decide
+                found[q].sort()
+                n = k
             row = ids[start + 64 * w + np.int64(bit)]
             if n == found.shape[1]:  # full of codes at the k-th distance
                 found[q].sort()
@@ -219,7 +222,7 @@ def _collect(  # type: ignore[no-untyped-def]
             i = start + 64 * w + count_bits(lowest - np.uint64(1))
             if i >= stop:
                 break
-            if n == found.shape[1]:  # so many at the k-th distance: the rows decide
+            if n == found.shape[1]:
                 found[q].sort()
                 n = k
             found[q, n] = ((n_active - least) << row_bits) | ids[i]

@@ -270,6 +270,16 @@ def test_clusters_hold_what_sorting_finds_in_them(kind: str, n_values: int, k: i
         assert_equal(found, expected)
 
 
+def test_nearer_codes_find_room_among_ties_that_have_filled_it() -> None:
+    k = 32
+    ties = 2 * k + vertical._SPARE  # so many keys are held, and whole words of codes
+    active = np.array([[0, 1, 8, 9]] * ties + [[0, 1, 2, 3]] * (k - 1))
+    queries = np.array([[0, 1, 2, 3], [12, 13, 14, 15]])
+    expected = by_sorting(spread(queries, 16), spread(active, 16), k)
+    lists = vertical.make_columns(active, 16, np.zeros(len(active), np.int64), 1)
+    assert_equal(vertical.search_column_clusters(lists, np.array([[0], [0]]), queries, k), expected)
+
+
 @pytest.mark.parametrize("kind", ["dense", "columns"])
 def test_without_numba_everything_is_found_too(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (blocked, pivots, vertical):
