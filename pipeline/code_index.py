@@ -13,7 +13,7 @@ from ..tasks.clusters import CoarseQuantizer, fit_quantizer
 from ..tasks.index import STRATEGIES, DenseCodes, SparseCodes
 from ..tasks.kernels.pack import unpack_bits
 from .arrays import make_reader
-from .code_inputs import check_count, checked_projections, loaded
+from .code_inputs import check_count, checked_projections, checked_vectors, loaded
 from .errors import ConfigError
 from .export import to_faiss
 from .rescore import rescored
@@ -148,8 +148,6 @@ class CodeIndex:
         check_count("oversample", oversample)
         wanted = min(k, self.n_rows)
         found = min(wanted * oversample, self.n_rows) if rescore is not None else wanted
-        if query_vectors is not None:
-            query_vectors = np.asarray(query_vectors)
         if asymmetric:
             distances, ids = nearest_to_projections(
                 checked_projections(queries, self.n_bits), self._packed, found
@@ -194,7 +192,7 @@ class CodeIndex:
             if self._by_vectors:
                 if query_vectors is None:
                     raise ConfigError("the clusters are of vectors: give the queries' as query_vectors=")
-                rows = query_vectors
+                rows = checked_vectors(query_vectors, len(codes), len(self.quantizer.mean))
             else:
                 rows = unpack_bits(codes, self.n_bits)
             probes = self.quantizer.probes(rows, n_probe, self._sizes, k)

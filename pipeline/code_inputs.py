@@ -25,6 +25,19 @@ def checked_projections(queries: Any, n_bits: int | None) -> np.ndarray:
     return queries
 
 
+def checked_vectors(vectors: Any, n_queries: int, n_features: int) -> np.ndarray:
+    """Return the queries' own vectors, or raise unless they are finite numbers of the right shape."""
+    vectors = np.asarray(vectors)
+    if vectors.shape != (n_queries, n_features) or vectors.dtype.kind not in "buif":
+        raise ConfigError(
+            f"expected query_vectors of numbers, shape ({n_queries}, {n_features}), a row for each query, "
+            f"got {vectors.dtype} of shape {vectors.shape}"
+        )
+    if not np.isfinite(vectors).all():
+        raise ConfigError("expected finite query_vectors, got NaN or infinity")
+    return vectors
+
+
 def loaded(codes: Any, n_bits: int | None, n_active: int | None) -> tuple[np.ndarray, int, int | None]:
     """Return packed codes in memory, their bits and the ones of each (None: dense)."""
     if isinstance(codes, str | os.PathLike):
@@ -34,6 +47,9 @@ def loaded(codes: Any, n_bits: int | None, n_active: int | None) -> tuple[np.nda
         parts = [codes.rows(at, min(at + codes.chunk_rows, codes.n_rows)) for at in starts]
         empty = np.empty((0, packed_width(codes.n_bits)), np.uint8)
         return np.concatenate([empty, *parts]), codes.n_bits, codes.n_active
+    for name, count in (("n_bits", n_bits), ("n_active", n_active)):
+        if count is not None:
+            check_count(name, count)
     codes = np.asarray(codes)
     if codes.ndim != 2:
         raise ConfigError(f"expected codes of two dimensions, got shape {codes.shape}")
@@ -61,6 +77,8 @@ def _from_places(
         raise ConfigError("codes given as places of ones need n_bits=")
     if n_active not in (None, places.shape[1]):
         raise ConfigError(f"expected {n_active} places a code, got {places.shape[1]}")
+    if not places.shape[1]:
+        raise ConfigError("expected at least one place of a one in every code, got none")
     ordered = np.sort(places, axis=1)
     if len(places) and (ordered[:, 0].min() < 0 or ordered[:, -1].max() >= n_bits):
         raise ConfigError(f"expected places from 0 to {n_bits - 1}, got others")

@@ -12,6 +12,7 @@ from ..tasks.decoder import Decoder
 from ..tasks.kernels.euclidean import pair_distances
 from ..tasks.protocols import RowIndices
 from .arrays import make_reader
+from .code_inputs import checked_vectors
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,12 +56,11 @@ def rescored(
         raise ConfigError(f"expected metric to be one of {', '.join(METRICS)}, got {metric!r}")
     if query_vectors is None:
         raise ConfigError("rescoring compares vectors: give the queries' own as query_vectors=")
-    if query_vectors.shape[:1] != ids.shape[:1] or query_vectors.ndim != 2:
-        raise ConfigError(f"expected query_vectors of shape ({len(ids)}, d), got shape {query_vectors.shape}")
     if isinstance(by, Decoder):
         if metric != "euclidean":
             raise ConfigError("a decoder rescores by Euclidean distance only")
         assert packed is not None
+        query_vectors = checked_vectors(query_vectors, len(ids), len(by.front.mean))
         distances = _decoded(ids, by, query_vectors, packed)
     else:
         with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
@@ -70,11 +70,7 @@ def rescored(
 
 
 def _true(ids: np.ndarray, reader: BlockReader, queries: np.ndarray, metric: str) -> np.ndarray:
-    if queries.shape[1] != reader.n_features:
-        raise ConfigError(
-            f"expected query_vectors of {reader.n_features} features as the vectors have, "
-            f"got {queries.shape[1]}"
-        )
+    queries = checked_vectors(queries, len(ids), reader.n_features)
     if metric == "cosine":
         queries = _unit(queries)
     distances = np.empty(ids.shape)

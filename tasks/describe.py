@@ -79,7 +79,7 @@ def bit_statistics(counts: Arrays) -> dict[str, float | int]:
     cov = covariance(counts)
     total, squares = float(np.trace(cov)), float(np.square(cov).sum())
     varied = uses[(uses > 0) & (uses < 1)]
-    entropy = -(varied * np.log2(varied) + (1 - varied) * np.log2(1 - varied)).sum()
+    entropy = (varied * -np.log2(varied) + (1 - varied) * -np.log2(1 - varied)).sum()
     used = float(np.square(uses).sum())
     return {
         "n_rows": n,

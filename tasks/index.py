@@ -44,7 +44,7 @@ class DenseCodes:
         if clusters is not None:
             self._sorted = pivots.sort_by_cluster(words, clusters, n_clusters)
             return
-        if strategy != "pivots":
+        if strategy != "pivots" or not len(words):
             self._tiles = make_tiles(words)
         if (strategy == "auto" and len(words) >= _WORTH_SORTING) or (strategy == "pivots" and len(words)):
             self._sorted = pivots.sort_by_pivot(words, stream(0, "pivots"))

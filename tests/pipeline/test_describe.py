@@ -74,6 +74,12 @@ def test_sparse_codes_from_places_packed_or_stored(
         assert found.to_dict() == bf.describe_codes(packed, n_bits=60).to_dict()
 
 
+def test_codes_that_are_all_equal_say_nothing() -> None:
+    found = bf.describe_codes(np.full((3, 1), 7, np.uint8))
+    assert (found.n_live_bits, found.n_constant_bits, found.busiest_bit) == (3, 8, 1.0)
+    assert (str(found.entropy), found.participation_ratio) == ("0.0", 0.0)  # and not minus zero
+
+
 def test_the_command_line(vectors: np.ndarray, tmp_path: Path) -> None:
     hasher = bf.ITQ(n_bits=16, n_iter=2, random_state=0).fit(vectors)
     codes = bf.encode(hasher, vectors, tmp_path / "codes.zarr")

@@ -198,6 +198,7 @@ def test_empty_index_and_no_queries() -> None:
     nothing = np.empty((0, 4), np.uint8)
     for index in (
         bf.CodeIndex(nothing),
+        bf.CodeIndex(nothing, strategy="pivots"),
         bf.CodeIndex(nothing, n_active=2),
         bf.CodeIndex(nothing, n_clusters="auto"),
     ):
@@ -211,6 +212,24 @@ def test_empty_index_and_no_queries() -> None:
     for index in (bf.CodeIndex(codes), bf.CodeIndex(codes, 1), bf.CodeIndex(codes, n_clusters=2)):
         distances, ids = index.search(codes[:0], 3)
         assert distances.shape == ids.shape == (0, 3)
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 9])
+def test_vectors_of_other_queries_are_refused(n_rows: int) -> None:
+    codes, vectors = np.arange(16, dtype=np.uint8).reshape(8, 2), np.eye(8)
+    index = bf.CodeIndex(codes, n_clusters=2, vectors=vectors)
+    plain = bf.CodeIndex(codes)
+    for wrong in (
+        np.ones((n_rows, 8)),
+        np.ones((2, 1)),
+        np.ones(8),
+        np.full((2, 8), np.nan),
+        np.full((2, 8), "a"),
+    ):
+        with pytest.raises(bf.ConfigError, match="query_vectors"):
+            index.search(codes[:2], 3, query_vectors=wrong)
+        with pytest.raises(bf.ConfigError, match="query_vectors"):
+            plain.search(codes[:2], 3, query_vectors=wrong, rescore=vectors)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +260,9 @@ def test_empty_index_and_no_queries() -> None:
             lambda: bf.CodeIndex(np.ones((3, 2), np.uint8), 2).search(np.zeros((1, 2), np.uint8), 1),
             "queries: expected 2 ones in every code",
         ),
+        (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), n_bits=16.0), "expected n_bits to be an integer"),
+        (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), 0), "expected n_active to be an integer >= 1"),
+        (lambda: bf.CodeIndex(np.zeros((3, 0), np.int32), n_bits=9), "at least one place"),
     ],
 )
 def test_what_does_not_fit_is_refused(build: Callable[[], Any], message: str) -> None:
