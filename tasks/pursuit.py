@@ -27,7 +27,7 @@ import numpy as np
 
 from .kernels.exact import exact_scores, fixed_product, padded_width
 from .kernels.pack import list_active, pack_bits, packed_width
-from .kernels.pursuit import SCALE, pursue, quantise
+from .kernels.pursuit import SCALE, TAKEN, pursue, quantise
 from .kernels.pursuit import padded_width as lanes_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class PursuitEncoder:
         self._turned = np.zeros((width, padded_width(self.n_features)))
         if self.components is not None:
             self._turned[:, : self.n_features] = self.components.T
-        self._inhibition = _inhibition(self.atoms, beta / n_active)
+        self._inhibition = _inhibition(self.atoms, beta, n_active)
         self._picks = _picks(n_active, n_rounds)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -202,10 +202,15 @@ class PursuitEncoder:
             raise ValueError(f"expected beta in [0, {MOST_BETA}], got {self.beta}")
 
 
-def _inhibition(atoms: np.ndarray, share: float) -> np.ndarray:
-    """Return ``share`` of the atoms' dots in units of 1 / SCALE, int16, as wide as whole lanes."""
+def _inhibition(atoms: np.ndarray, beta: float, n_active: int) -> np.ndarray:
+    """Return ``beta / n_active`` of the atoms' dots in units of 1 / SCALE, int16, as wide as whole lanes.
+
+    Thousands of ones, each rounded up, could still leave 16 bits together; what they may take is bounded.
+    """
     out = np.zeros((len(atoms), lanes_of(len(atoms))), np.int16)
-    out[:, : len(atoms)] = np.rint(SCALE * share * fixed_product(atoms, np.ascontiguousarray(atoms.T)))
+    dots = fixed_product(atoms, np.ascontiguousarray(atoms.T))
+    most = (-TAKEN - 1 - SCALE) // n_active
+    out[:, : len(atoms)] = np.clip(np.rint(SCALE * (beta / n_active) * dots), -most, most)
     return out
 
 

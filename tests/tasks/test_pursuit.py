@@ -15,7 +15,7 @@ from bitfleet.tasks.kernels.pack import packed_width, unpack_bits
 from bitfleet.tasks.kernels.wta import top_active_reference
 from bitfleet.tasks.methods.pursuit_hash import PursuitHash
 from bitfleet.tasks.protocols import LeafPlan, RowIndices
-from bitfleet.tasks.pursuit import PursuitEncoder
+from bitfleet.tasks.pursuit import MOST_BETA, PursuitEncoder, _inhibition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +52,12 @@ def test_codes_are_those_of_the_definition(encoder: PursuitEncoder, beta: float)
     Z = unit((X - coder.mean) @ coder.components)
     expected = [one_by_one(z, coder.atoms, 9, beta) for z in Z]
     assert coder.active(X).tolist() == expected
+
+
+@pytest.mark.parametrize("n_active", [5090, 6553])
+def test_thousands_of_rounded_shares_stay_within_16_bits(n_active: int) -> None:
+    largest = int(_inhibition(np.ones((1, 1)), MOST_BETA, n_active).max())
+    assert 24_000 / n_active - 1 < largest <= (32_767 - 8192) / n_active
 
 
 def test_without_inhibition_it_is_winner_take_all(encoder: PursuitEncoder) -> None:
