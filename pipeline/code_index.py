@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..storage.codes import Codes
 from ..tasks.asymmetric import nearest_to_projections
 from ..tasks.clusters import CoarseQuantizer, fit_quantizer
 from ..tasks.index import STRATEGIES, DenseCodes, SparseCodes
 from ..tasks.kernels.pack import unpack_bits
 from .arrays import make_reader
-from .code_inputs import check_count, checked_projections, checked_vectors, loaded
+from .code_inputs import (
+    check_count,
+    check_same_model,
+    checked_projections,
+    checked_vectors,
+    loaded,
+    stored_codes,
+)
 from .errors import ConfigError
 from .export import to_faiss
 from .rescore import rescored
@@ -21,7 +29,6 @@ from .rescore import rescored
 if TYPE_CHECKING:
     import os
 
-    from ..storage.codes import Codes
     from ..tasks.protocols import BlockReader
     from .arrays import Vectors
 
@@ -80,6 +87,8 @@ class CodeIndex:
     ) -> None:
         if strategy not in STRATEGIES:
             raise ConfigError(f"expected strategy to be one of {', '.join(STRATEGIES)}, got {strategy!r}")
+        codes = stored_codes(codes)
+        self._stored = codes if isinstance(codes, Codes) else None
         self._packed, self.n_bits, self.n_active = loaded(codes, n_bits, n_active)
         self.n_rows = len(self._packed)
         self.n_clusters = _clusters(n_clusters, self.n_rows)
@@ -201,12 +210,14 @@ class CodeIndex:
             raise ConfigError(f"queries: {error}") from None
 
     def _query_codes(self, queries: Any) -> np.ndarray:
+        queries = stored_codes(queries)
         packed, n_bits, n_active = loaded(queries, self.n_bits, self.n_active)
         if n_bits != self.n_bits or n_active != self.n_active:
             raise ConfigError(
                 f"expected queries of {self.n_bits} bits and n_active={self.n_active} as the index has, got "
                 f"{n_bits} and {n_active}: encode both with the same model"
             )
+        check_same_model(self._stored, queries)
         return packed
 
     def _cluster(self, vectors: Vectors | None, seed: int) -> tuple[CoarseQuantizer, np.ndarray]:

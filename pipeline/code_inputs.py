@@ -38,10 +38,24 @@ def checked_vectors(vectors: Any, n_queries: int, n_features: int) -> np.ndarray
     return vectors
 
 
+def stored_codes(codes: Any) -> Any:
+    """Open a path of codes; return anything else as it is."""
+    return open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
+
+
+def check_same_model(codes: Any, queries: Any) -> None:
+    """Raise `ConfigError` if both are stored codes, and of two models: their bits have nothing in common."""
+    digests = [each.model_digest for each in (codes, queries) if isinstance(each, Codes)]
+    if len(set(digests)) > 1:
+        raise ConfigError(
+            f"{codes.path} was encoded by the model {digests[0][:12]}, the queries {queries.path} by "
+            f"{digests[1][:12]}: encode both with the same model"
+        )
+
+
 def loaded(codes: Any, n_bits: int | None, n_active: int | None) -> tuple[np.ndarray, int, int | None]:
     """Return packed codes in memory, their bits and the ones of each (None: dense)."""
-    if isinstance(codes, str | os.PathLike):
-        codes = open_codes(codes)
+    codes = stored_codes(codes)
     if isinstance(codes, Codes):
         starts = range(0, codes.n_rows, codes.chunk_rows)
         parts = [codes.rows(at, min(at + codes.chunk_rows, codes.n_rows)) for at in starts]

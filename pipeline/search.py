@@ -5,7 +5,6 @@ Every block of codes is searched where it is read, and only the k best of every 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
-from ..storage.codes import Codes, open_codes
+from ..storage.codes import Codes
 from ..tasks.asymmetric import NearestProjections
 from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
 from .arrays import make_reader
 from .code_index import CodeIndex
-from .code_inputs import check_count, checked_projections, loaded
+from .code_inputs import check_count, check_same_model, checked_projections, loaded, stored_codes
 from .errors import ConfigError
 from .evaluate_inputs import opened
 from .model import Model, ModelLike, as_model
@@ -28,6 +27,8 @@ from .shared_arrays import scratch_beside, share
 from .stream import is_stream, open_stream
 
 if TYPE_CHECKING:
+    import os
+
     from ..tasks.protocols import Executor, Program
     from .arrays import Vectors
 
@@ -98,12 +99,12 @@ def search(
     if is_stream(codes):
         streamed = open_stream(codes)  # type: ignore[arg-type]
         codes, model = streamed.codes(), streamed.model if model is None else model
-    stored = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
+    stored = stored_codes(codes)
     model = None if model is None else as_model(model)
     n_bits = stored.n_bits if isinstance(stored, Codes) else None if model is None else model.n_bits
     with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=scratch_beside(stored, scheduler)) as folder:
         scratch = Path(folder)
-        probes, vectors = _probes(queries, model, n_bits, scratch, asymmetric=asymmetric)
+        probes, vectors = _probes(stored, queries, model, n_bits, scratch, asymmetric=asymmetric)
         if rescore is not None and vectors is None:
             raise ConfigError(
                 "rescoring compares vectors: give queries as vectors, and the model= of the codes"
@@ -189,17 +190,19 @@ def _search(
 
 
 def _probes(
-    queries: Any, model: Model | None, n_bits: int | None, scratch: Path, *, asymmetric: bool
+    stored: Any, queries: Any, model: Model | None, n_bits: int | None, scratch: Path, *, asymmetric: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the queries as codes or projections, and as vectors if that is what they were."""
     if model is None:
         if asymmetric:
             return checked_projections(queries, n_bits), None
+        queries = stored_codes(queries)
         packed, found, _ = loaded(queries, n_bits, None)
         if n_bits not in (None, found):
             raise ConfigError(
                 f"expected queries of {n_bits} bits, got {found}: encode both with the same model"
             )
+        check_same_model(stored, queries)
         return packed, None
     reader = make_reader(queries, scratch / "queries")
     encoder = model.encoder()

@@ -166,7 +166,8 @@ class NearestCodesAccumulator(Nearest):
         self._queries = query_codes
         self._words = as_words(query_codes)
         self._encode = encode
-        self._n_active = n_active
+        counts = np.bitwise_count(query_codes).sum(axis=1, dtype=np.int64)
+        self._n_active = n_active if (counts == n_active).all() else None  # columns are for codes alike
 
     def _rank(self, block: Block) -> TopK:
         codes = block.vectors if self._encode is None else self._encode(block.vectors)

@@ -367,6 +367,24 @@ def test_codes_of_another_model_are_refused(stored: dict[str, Any]) -> None:
         bf.search(stored["folder"] / "dense-codes.zarr", stored["folder"] / "sparse-queries.zarr", 3)
 
 
+def test_stored_queries_of_another_model_are_refused(vectors: np.ndarray, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        hasher = bf.LSH(n_bits=16, random_state=seed).fit(vectors)
+        bf.encode(hasher, vectors, tmp_path / f"{seed}.zarr")
+    paths = tmp_path / "0.zarr", tmp_path / "1.zarr"
+    for find in (bf.search, lambda codes, *rest: bf.CodeIndex(codes).search(*rest)):
+        with pytest.raises(bf.ConfigError, match=r"0\.zarr was encoded by .*1\.zarr by .* the same model"):
+            find(*paths, 3)
+
+
+@pytest.mark.parametrize("n_queries", [3, 120])
+def test_queries_may_have_other_numbers_of_ones(n_queries: int, stored: dict[str, Any]) -> None:
+    codes = bf.open_codes(stored["folder"] / "sparse-codes.zarr")
+    asked = sparse_codes(np.random.default_rng(3), n_queries, 100, 5)[0]
+    distances = cdist(unpacked(asked, 100), unpacked(codes.rows(0, 700), 100), "cityblock")
+    assert_found(bf.search(codes, asked, 4), ranked(distances, 4))
+
+
 def test_command_line(stored: dict[str, Any], tmp_path: Path) -> None:
     import json
 
