@@ -49,6 +49,8 @@ def search(
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists; choose another name or remove it")
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"there is no folder {out.parent} for {out.name}; make it first")
     placed = "local" if workers is not None and scheduler == "serial" else scheduler
     distances, ids = find(
         codes,
@@ -107,4 +109,8 @@ def _write(out: Path, ids: Any, distances: Any) -> None:
     import numpy as np
 
     with out.open("xb") as file:
-        np.savez(file, ids=ids, distances=distances)
+        try:
+            np.savez(file, ids=ids, distances=distances)
+        except BaseException:  # no space, or interrupted: half a file is none
+            out.unlink()
+            raise

@@ -404,6 +404,24 @@ def test_command_line(stored: dict[str, Any], tmp_path: Path) -> None:
     assert run.invoke(app, [*arguments, "--out", str(out)]).exit_code == 2
 
 
+def test_results_are_written_whole_or_not_at_all(
+    stored: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes, queries = stored["folder"] / "dense-codes.zarr", stored["folder"] / "dense-queries.zarr"
+    arguments = ["search", str(codes), str(queries), "--out"]
+    missing = CliRunner().invoke(app, [*arguments, str(tmp_path / "no" / "found.npz")])
+    assert missing.exit_code == 2
+    assert "there is no folder" in missing.stderr
+
+    def interrupted(file: Any, **arrays: np.ndarray) -> None:
+        file.write(b"PK")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", interrupted)
+    assert CliRunner().invoke(app, [*arguments, str(tmp_path / "found.npz")]).exit_code == 130
+    assert not list(tmp_path.iterdir())
+
+
 def test_codes_of_a_model_with_a_decoder_are_its_own(vectors: np.ndarray, tmp_path: Path) -> None:
     model = bf.ITQ(n_bits=16, n_iter=2, random_state=0).fit(vectors).model_
     codes = bf.encode(model, vectors, tmp_path / "codes.zarr")
