@@ -96,7 +96,10 @@ class CodeIndex:
         self._by_vectors = vectors is not None
         self._assigned: np.ndarray | None = None
         if self.n_clusters:
-            self.quantizer, self._assigned = self._cluster(vectors, random_state)
+            try:
+                self.quantizer, self._assigned = self._cluster(vectors, random_state)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
             self._sizes = np.bincount(self._assigned, minlength=self.n_clusters)
         elif vectors is not None:
             raise ConfigError("vectors= are what is clustered: give n_clusters= too")

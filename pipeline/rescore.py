@@ -11,6 +11,7 @@ import numpy as np
 from ..tasks.decoder import Decoder
 from ..tasks.kernels.euclidean import pair_distances
 from ..tasks.protocols import RowIndices
+from ..tasks.unit import unit_rows
 from .arrays import make_reader
 from .code_inputs import checked_vectors
 from .errors import ConfigError
@@ -72,7 +73,7 @@ def rescored(
 def _true(ids: np.ndarray, reader: BlockReader, queries: np.ndarray, metric: str) -> np.ndarray:
     queries = checked_vectors(queries, len(ids), reader.n_features)
     if metric == "cosine":
-        queries = _unit(queries)
+        queries = unit_rows(queries.astype(np.float64))[0]
     distances = np.empty(ids.shape)
     step = max(1, _PAIRS_AT_ONCE // max(ids.shape[1], 1))
     for at in range(0, len(ids), step):
@@ -80,12 +81,14 @@ def _true(ids: np.ndarray, reader: BlockReader, queries: np.ndarray, metric: str
         if len(wanted) and wanted[-1] >= reader.n_rows:
             raise ConfigError(f"expected vectors of all codes, row {wanted[-1]} is not there")
         vectors = reader.read(RowIndices(tuple(wanted.tolist()))).vectors
-        vectors = _unit(vectors) if metric == "cosine" else vectors
+        vectors = unit_rows(vectors.astype(np.float64))[0] if metric == "cosine" else vectors
         part = ids[at : at + step]
         query_rows = np.repeat(np.arange(at, at + len(part)), part.shape[1])
-        distances[at : at + step] = pair_distances(
-            queries, vectors, query_rows, places.reshape(-1).astype(np.int64)
-        ).reshape(part.shape)
+        try:
+            found = pair_distances(queries, vectors, query_rows, places.reshape(-1).astype(np.int64))
+        except ValueError as error:  # overflow
+            raise ConfigError(str(error)) from None
+        distances[at : at + step] = found.reshape(part.shape)
     return distances
 
 
@@ -101,9 +104,3 @@ def _decoded(ids: np.ndarray, decoder: Decoder, queries: np.ndarray, packed: np.
         found = tables.distances(codes, decoder.norms(codes), query_rows, places.reshape(-1))
         distances[at : at + step] = found.reshape(part.shape)
     return distances
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    wide = vectors.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return wide / np.where(lengths > 0, lengths, 1.0)[:, None]

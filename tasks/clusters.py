@@ -21,6 +21,7 @@ WIDTH = 64
 _ITERATIONS = 10
 _PER_CLUSTER = 64  # rows of the sample for every centroid
 _FOR_COMPONENTS = 8192  # rows of the sample that principal components come from
+_LARGEST = 1e15
 _AT_ONCE = 1 << 14  # rows compared with all centroids at once
 
 
@@ -87,7 +88,7 @@ class CoarseQuantizer:
         return out
 
     def _coordinates(self, rows: np.ndarray) -> np.ndarray:
-        centred = np.asarray(rows, np.float32) - self.mean
+        centred = _single(rows) - self.mean
         return centred if self.components is None else centred @ self.components
 
 
@@ -111,7 +112,7 @@ def fit_quantizer(
     """
     rng = stream(seed, "coarse quantizer")
     sample = np.sort(rng.choice(n, min(n, _PER_CLUSTER * n_clusters), replace=False))
-    rows = np.asarray(take(sample), np.float32)
+    rows = _single(take(sample))
     some = rows[np.sort(rng.choice(len(rows), min(len(rows), _FOR_COMPONENTS), replace=False))]
     mean = some.mean(axis=0, dtype=np.float64).astype(np.float32)
     components = None
@@ -125,6 +126,15 @@ def fit_quantizer(
     for _ in range(_ITERATIONS):
         centroids = _moved(points, centroids)
     return CoarseQuantizer(centroids, mean, components)
+
+
+def _single(rows: np.ndarray) -> np.ndarray:
+    """Return rows in float32; refuse what would overflow when it is squared and added up."""
+    if rows.dtype.kind == "f" and np.abs(rows).max(initial=0.0) > _LARGEST:
+        raise ValueError(
+            f"expected vectors of numbers up to {_LARGEST:.0e} to make clusters of; rescale them"
+        )
+    return np.asarray(rows, np.float32)
 
 
 def _moved(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:

@@ -214,6 +214,28 @@ def test_empty_index_and_no_queries() -> None:
         assert distances.shape == ids.shape == (0, 3)
 
 
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_vectors_near_the_ends_of_floats(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    codes, vectors = rng.integers(0, 256, (60, 4), dtype=np.uint8), rng.normal(size=(60, 6))
+    index = bf.CodeIndex(codes)
+    found = [
+        index.search(codes[:5], 4, query_vectors=s * vectors[:5], rescore=s * vectors, metric="cosine")
+        for s in (1.0, scale)
+    ]
+    assert_found(found[1], found[0])
+
+
+def test_vectors_too_large_for_clusters_or_distances_are_refused() -> None:
+    codes, vectors = np.arange(16, dtype=np.uint8).reshape(8, 2), 1e200 * np.eye(8)
+    with pytest.raises(bf.ConfigError, match="rescale"):
+        bf.CodeIndex(codes, n_clusters=2, vectors=vectors)
+    with pytest.raises(bf.ConfigError, match="rescale"):
+        bf.CodeIndex(codes).search(codes[:2], 3, query_vectors=vectors[:2], rescore=vectors)
+    with pytest.raises(bf.ConfigError, match="the seed"):
+        bf.CodeIndex(codes, n_clusters=2, random_state=-1)
+
+
 @pytest.mark.parametrize("n_rows", [1, 3, 9])
 def test_vectors_of_other_queries_are_refused(n_rows: int) -> None:
     codes, vectors = np.arange(16, dtype=np.uint8).reshape(8, 2), np.eye(8)
