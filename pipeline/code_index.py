@@ -22,7 +22,7 @@ from .code_inputs import (
     loaded,
     stored_codes,
 )
-from .errors import ConfigError
+from .errors import ConfigError, DataRefused
 from .export import to_faiss
 from .rescore import rescored
 
@@ -98,6 +98,8 @@ class CodeIndex:
         if self.n_clusters:
             try:
                 self.quantizer, self._assigned = self._cluster(vectors, random_state)
+            except DataRefused:
+                raise
             except ValueError as error:
                 raise ConfigError(str(error)) from None
             self._sizes = np.bincount(self._assigned, minlength=self.n_clusters)
