@@ -10,6 +10,7 @@ import numpy as np
 
 from ..tasks.decoder import Decoder
 from ..tasks.kernels.euclidean import pair_distances
+from ..tasks.kernels.pack import packed_width
 from ..tasks.protocols import RowIndices
 from ..tasks.unit import unit_rows
 from .arrays import make_reader
@@ -61,6 +62,11 @@ def rescored(
         if metric != "euclidean":
             raise ConfigError("a decoder rescores by Euclidean distance only")
         assert packed is not None
+        if packed.shape[1] != packed_width(by.n_bits):
+            raise ConfigError(
+                f"expected a decoder of the model that made the codes: it decodes {by.n_bits} bits, "
+                f"they have {8 * packed.shape[1]}"
+            )
         query_vectors = checked_vectors(query_vectors, len(ids), len(by.front.mean))
         distances = _decoded(ids, by, query_vectors, packed)
     else:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .decoder import Decoder, QueryTables, space_of
 from .kernels.euclidean import pair_distances
+from .pursuit import PursuitEncoder
 from .sbiht import SparseHardThresholding
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ def thresholding_of(method: Method, state: RoundState, decoder: Decoder) -> Spar
     """Return Algorithm 4 for a method that knows its weights; refuse others."""
     weights = getattr(method, "weights", None)
     n_active = getattr(method, "n_active", None)
-    if weights is None or n_active is None:
+    pursued = isinstance(method.encoder(state), PursuitEncoder)
+    if weights is None or n_active is None or pursued:
         raise ValueError(f"Algorithm 4 inverts winner-take-all codes of a linear map; {method.name} has none")
     return SparseHardThresholding(decoder, weights(state), n_active)
 

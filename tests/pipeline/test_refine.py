@@ -199,6 +199,9 @@ def test_dense_codes_are_refined_too(split: Split) -> None:
         bf.evaluate(itq, *split, refine=2, n_sbiht=1)
     with pytest.raises(bf.ConfigError, match="winner-take-all"):
         itq.decode(itq.encode(split[0][0]), n_sbiht=1)
+    pursuit = bf.PursuitHash(n_bits=64, n_active=6, n_epochs=1, random_state=0).fit(split[0][0])
+    with pytest.raises(bf.ConfigError, match="winner-take-all codes of a linear map; pursuit_hash has none"):
+        bf.evaluate(fit_decoder(pursuit, split[0][0]), *split, refine=2, n_sbiht=1)
 
 
 def test_what_makes_no_sense_is_refused(plain: Model, model: Model, split: Split) -> None:

@@ -154,6 +154,8 @@ def test_rescoring_by_a_decoder(vectors: np.ndarray, sparse: Any) -> None:
     best = np.take_along_axis(true, candidates, 1)
     assert found[0][:, 0] == pytest.approx(best.min(axis=1), rel=1e-6)
     assert found[0] == pytest.approx(np.sort(best, axis=1)[:, :10], rel=1e-6)
+    with pytest.raises(bf.ConfigError, match="it decodes 100 bits, they have 8"):
+        bf.CodeIndex(codes[:, :1]).search(codes[:5, :1], 3, rescore=model.decoder, query_vectors=vectors[:5])
 
 
 def test_asymmetric_search(vectors: np.ndarray, dense: Any) -> None:
@@ -232,6 +234,8 @@ def test_vectors_too_large_for_clusters_or_distances_are_refused() -> None:
         bf.CodeIndex(codes, n_clusters=2, vectors=vectors)
     with pytest.raises(bf.ConfigError, match="rescale"):
         bf.CodeIndex(codes).search(codes[:2], 3, query_vectors=vectors[:2], rescore=vectors)
+    with pytest.raises(bf.DataRefused, match="NaN or infinity"):
+        bf.CodeIndex(codes, n_clusters=2, vectors=vectors * np.nan)
     with pytest.raises(bf.ConfigError, match="the seed"):
         bf.CodeIndex(codes, n_clusters=2, random_state=-1)
 
