@@ -337,7 +337,7 @@ def test_parquet_columns_that_are_no_vectors(tmp_path):
         {"chunk_key_encoding": {"name": "default", "separator": "."}, "shards": (20, 6), "chunks": (10, 6)},
         {"serializer": zarr.codecs.BytesCodec(endian="big")},
     ],
-    ids=str,
+    ids=["raw", "blosc", "gzip", "shards", "v2 keys", "dotted keys", "big endian"],
 )
 def test_zarr_arrays_as_others_write_them(tmp_path, x, options):
     options = {"chunks": (10, 6), **options}
