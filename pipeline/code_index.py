@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..storage.codes import Codes
+from ..storage.errors import DataRefused
 from ..tasks.asymmetric import nearest_to_projections
 from ..tasks.clusters import CoarseQuantizer, fit_quantizer
 from ..tasks.index import STRATEGIES, DenseCodes, SparseCodes
@@ -22,7 +23,7 @@ from .code_inputs import (
     loaded,
     stored_codes,
 )
-from .errors import ConfigError, DataRefused
+from .errors import ConfigError
 from .export import to_faiss
 from .rescore import rescored
 
