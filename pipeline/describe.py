@@ -12,6 +12,7 @@ import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..storage.codes import Codes, open_codes
+from ..storage.errors import StorageError
 from ..tasks.describe import BitCounts, CountBits, bit_statistics, correlation
 from ..tasks.protocols import Block, LeafPlan
 from .code_inputs import loaded
@@ -118,6 +119,8 @@ def describe_codes(
             counter = BitCounts(n_bits, n_active)
             block = Block(np.arange(len(packed)), packed)
             counts = counter.finalize(counter.update(counter.init(), block))
+    except StorageError:
+        raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if not int(counts["count"]):
