@@ -260,6 +260,19 @@ class Deadly:
         return _Deadly()
 
 
+def blas_pools() -> list[dict]:
+    """NumPy's and SciPy's BLAS; another library may have brought its own into this process."""
+    import threadpoolctl
+    from bitfleet.cluster.fingerprint import _serves_numpy
+
+    pools = threadpoolctl.threadpool_info()
+    return [pool for pool in pools if pool["user_api"] == "blas" and _serves_numpy(pool["filepath"])]
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in blas_pools()}
+
+
 class _BlasThreads:
     """The most threads that any BLAS had while a leaf, a merge or the end was computed."""
 
@@ -269,11 +282,7 @@ class _BlasThreads:
         return {"threads": np.zeros(1, np.int64)}
 
     def update(self, state, block):
-        import threadpoolctl
-
-        pools = threadpoolctl.threadpool_info()
-        most = max(pool["num_threads"] for pool in pools if pool["user_api"] == "blas")
-        return {"threads": np.maximum(state["threads"], most)}
+        return {"threads": np.maximum(state["threads"], max(blas_threads()))}
 
     def merge(self, left, right):
         return self.update({"threads": np.maximum(left["threads"], right["threads"])}, None)

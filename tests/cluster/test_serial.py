@@ -131,21 +131,17 @@ def test_a_fan_in_of_one_is_refused():
         EXECUTOR.reduce(toys.Formula(8), toys.leaves(2), toys.Sum(), toys.EMPTY, fan_in=1)
 
 
-def blas_threads() -> set[int]:
-    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
-
-
 def test_blocks_are_added_with_one_blas_thread_and_the_limit_is_lifted_after():
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
+        before = toys.blas_threads()
         got = EXECUTOR.reduce(toys.Formula(4), toys.leaves(1), toys.BlasThreads(), toys.EMPTY)
         assert set(got["threads"].tolist()) == {1}
-        assert blas_threads() == before
+        assert toys.blas_threads() == before
 
 
 def test_the_limit_holds_until_the_last_thread_has_left():
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
+        before = toys.blas_threads()
         entered, leave = threading.Event(), threading.Event()
 
         def other():
@@ -157,10 +153,10 @@ def test_the_limit_holds_until_the_last_thread_has_left():
         with one_blas_thread():
             thread.start()
             assert entered.wait(10)
-        assert blas_threads() == {1}
+        assert toys.blas_threads() == {1}
         leave.set()
         thread.join()
-        assert blas_threads() == before
+        assert toys.blas_threads() == before
 
 
 def test_it_is_an_executor():
@@ -174,12 +170,12 @@ def test_a_thread_that_controls_blas_elsewhere_does_not_defeat_the_limit():
 
     def other():
         with one_blas_thread():
-            inside.extend(blas_threads())
+            inside.extend(toys.blas_threads())
 
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        before = blas_threads()
+        before = toys.blas_threads()
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
         assert inside == [1]
-        assert blas_threads() == before
+        assert toys.blas_threads() == before
