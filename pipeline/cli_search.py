@@ -14,9 +14,12 @@ _SHOWN = 10
 
 def search(
     output: Output,
-    codes: Annotated[Path, typer.Argument(help="The codes that are searched.", metavar="CODES")],
+    codes: Annotated[Path, typer.Argument(help="The codes that are searched, or a stream.", metavar="CODES")],
     queries: Annotated[
-        Path, typer.Argument(help="Codes; with --model a data set to encode first.", metavar="QUERIES")
+        Path,
+        typer.Argument(
+            help="Codes; with --model, or of a stream, a data set to encode first.", metavar="QUERIES"
+        ),
     ],
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many to find for each query.")] = 10,
     model: Annotated[Optional[Path], typer.Option(help="The run or model that made the codes.")] = None,  # noqa: UP045
@@ -51,7 +54,7 @@ def search(
         raise ConfigError(f"{out} exists; choose another name or remove it")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} for {out.name}; make it first")
-    placed = "local" if workers is not None and scheduler == "serial" else scheduler
+    where = choose("local" if workers is not None and scheduler == "serial" else scheduler, n_workers=workers)
     distances, ids = find(
         codes,
         queries,
@@ -60,7 +63,7 @@ def search(
         asymmetric=asymmetric,
         rescore=rescore,
         oversample=oversample,
-        scheduler=choose(placed, n_workers=workers),
+        scheduler=None if where.in_process else where,
     )
     result: dict[str, Any] = {"codes": str(codes), "queries": len(ids), "k": ids.shape[1]}
     if out is None:

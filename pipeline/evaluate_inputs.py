@@ -102,7 +102,8 @@ def check_fit(model: Model, database: Rows, queries: Rows, asked: tuple[Metric, 
         if rows.labels is None:
             raise ConfigError(
                 f"{', '.join(wanting)} {need} labels and the {name} have none; "
-                "give labels (ingest --labels, or a pair (vectors, labels)) or ask for recall alone"
+                "give labels (ingest --labels, or a pair (vectors, labels)), or ask for metrics without, "
+                "such as recall10@100 (--metrics recall10@100)"
             )
     assert queries.labels is not None
     bare = np.flatnonzero(queries.labels < 0)

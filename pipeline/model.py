@@ -19,7 +19,7 @@ from ..storage import models
 from ..storage.errors import CorruptObject, StorageError
 from ..storage.objects import LocalObjects
 from ..storage.rounds import load_round
-from ..storage.run import RunDirectory, newest_manifest
+from ..storage.run import RunDirectory, is_stream, newest_manifest
 from ..tasks.refine import thresholding_of
 from . import model_checks as checked
 from .config import build_method, method_table
@@ -241,6 +241,10 @@ def load(path: str | os.PathLike[str]) -> Model:
     """
     path = Path(path)
     if RunDirectory.exists(path):
+        if is_stream(path):
+            raise ConfigError(
+                f"{path} is a stream: searching it needs no model; elsewhere open_stream(path).model is it"
+            )
         if not (path / "model.zarr").exists():
             raise ConfigError(f"the run {path} has no model yet; go on with: bitfleet resume {path}")
         model = load(path / "model.zarr")

@@ -13,7 +13,7 @@ import numpy as np
 from ..cluster import fingerprint
 from ..storage.errors import IdentityMismatch
 from ..storage.identity import describe, differences
-from ..storage.run import RunDirectory
+from ..storage.run import RunDirectory, is_stream
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo, LeafPlan
 from .arrays import as_dataset, is_dataset, spool, unwrap
@@ -110,6 +110,8 @@ def open_run(path: str | os.PathLike[str], *, data: str | os.PathLike[str] | Non
     path = Path(os.path.abspath(path))
     if not RunDirectory.exists(path):
         raise ConfigError(f"there is no run at {path}; start one with: bitfleet train DATA {path}")
+    if is_stream(path):
+        raise ConfigError(f"{path} is a stream; go on with: bitfleet stream SOURCE {path}")
     directory = RunDirectory.open(path)
     config = RunConfig.from_json(directory.config)
     dataset = _expected(resolve_path(config.data, path) if data is None else data, config.data_digest)

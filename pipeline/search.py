@@ -13,6 +13,7 @@ import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..storage.codes import Codes
+from ..storage.run import is_stream
 from ..tasks.asymmetric import NearestProjections
 from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
@@ -24,7 +25,7 @@ from .evaluate_inputs import opened
 from .model import Model, ModelLike, as_model
 from .rescore import rescored
 from .shared_arrays import scratch_beside, share
-from .stream import is_stream, open_stream
+from .stream import open_stream
 
 if TYPE_CHECKING:
     import os
@@ -111,7 +112,10 @@ def search(
             )
         if not isinstance(stored, Codes):
             if scheduler is not None or executor is not None:
-                raise ConfigError("a cluster searches codes in files: write them with encode(…, dest=)")
+                raise ConfigError(
+                    "a cluster searches codes in files: write them with encode(…, dest=); arrays and streams "
+                    "are searched in this process alone: leave scheduler out"
+                )
             n_active = None if model is None else model.encoder().n_active
             width = probes.shape[1] if asymmetric else n_bits
             index = CodeIndex(stored, n_active, n_bits=width)

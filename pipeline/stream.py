@@ -13,7 +13,6 @@ and none is coded twice. When the projection is frozen, the rows before are read
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import uuid
@@ -31,7 +30,7 @@ from ..storage.errors import DataRefused, IdentityMismatch, StorageError
 from ..storage.growing import SETTLE, open_growing
 from ..storage.objects import LocalObjects
 from ..storage.rounds import load_round
-from ..storage.run import RunDirectory, newest_manifest
+from ..storage.run import STREAM_FORMAT, RunDirectory, is_stream, newest_manifest
 from ..tasks.protocols import DataInfo, RoundState
 from .arrays import finite, memory_dtype
 from .config import build_method, method_table
@@ -40,13 +39,13 @@ from .model import Model
 from .train import never
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from ..storage.checkpoints import Checkpoints
     from ..storage.growing import Growing
     from ..tasks.online import OnlineCoder
 
-FORMAT = "bitfleet-stream"
 FIRST_ROWS = 4096
 BLOCK_ROWS = 8192
 _OLD = 3600.0  # seconds after which a part that no round names is removed
@@ -156,7 +155,7 @@ def stream(
     if growing is None:
         return None
     config = {
-        "format": FORMAT,
+        "format": STREAM_FORMAT,
         "method": method_table(method),
         "seed": seed,
         "first_rows": first_rows,
@@ -178,16 +177,6 @@ def stream(
             else:
                 break
     return None if driver.state is None else open_stream(directory.path)
-
-
-def is_stream(path: Any) -> bool:
-    """Tell whether ``path`` names a stream's folder."""
-    if not isinstance(path, str | os.PathLike) or not RunDirectory.exists(path):
-        return False
-    try:
-        return RunDirectory.open(path).config.get("format") == FORMAT
-    except StorageError:
-        return False
 
 
 def open_stream(path: str | os.PathLike[str]) -> Streamed:

@@ -108,7 +108,16 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
         )
     if not (path / "zarr.json").exists() and (path / "codes").exists():
         raise CorruptObject(f"{path}: unfinished, encoding did not end; remove it and encode again")
+    if not (path / "zarr.json").exists():
+        raise DataRefused(
+            f"{path}: this folder holds no codes; make them with `bitfleet encode RUN DATA CODES`"
+        )
     about = read_group(path, max_bytes=MAX_GROUP_BYTES)
+    if about.get("bitfleet_format") == "dataset":
+        raise DataRefused(
+            f"{path}: expected codes, this is a dataset; `bitfleet encode` makes codes of it, and a search "
+            "takes it as queries with the model that made the codes (--model, model=)"
+        )
     if about.get("bitfleet_format") != "codes" or about.get("format_version") != FORMAT_VERSION:
         raise DataRefused(f"{path}: expected codes in format {FORMAT_VERSION}, this is something else")
     check_attributes(path, about)

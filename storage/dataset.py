@@ -123,6 +123,11 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         If reading it would need anything outside the white-list.
     """
     path = Path(os.path.abspath(path))
+    if path.is_file():
+        raise DataRefused(
+            f"{path}: expected a dataset, this is a file; make one with "
+            f"`bitfleet ingest {path.name} {path.stem}.zarr`"
+        )
     if not path.is_dir():
         raise DataRefused(f"{path}: there is no dataset; make one with `bitfleet ingest SOURCE {path.name}`")
     if not (path / "zarr.json").exists():

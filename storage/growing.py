@@ -190,6 +190,11 @@ class GrowingFolder:
             source = self._open(name)
             if source.n_rows is None:
                 raise DataRefused(f"{self.path / name}: this format does not tell its rows; use npy or Zarr")
+            if source.n_features != self.n_features:
+                raise DataRefused(
+                    f"{self.path / name}: rows of {source.n_features} features, {names[0]} has "
+                    f"{self.n_features}; move the file away and go on"
+                )
             self._known[name] = int(source.n_rows)
         return sum(self._known.values())
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG = "config.json"
+STREAM_FORMAT = "bitfleet-stream"  # what the configuration of a stream's folder says it is
 FORMAT_VERSION = 1
 _MAX_CONFIG_BYTES = 2**20
 _ENDS = {"run_finished": "finished", "run_failed": "failed", "run_interrupted": "interrupted"}
@@ -144,6 +145,16 @@ def newest_manifest(path: str | os.PathLike[str]) -> Manifest | None:
     store = LocalObjects(path)
     rounds = manifest_rounds(store.list(FOLDER))
     return read_manifest(store, rounds[-1]) if rounds else None
+
+
+def is_stream(path: Any) -> bool:
+    """Tell whether ``path`` names a stream's folder."""
+    if not isinstance(path, str | os.PathLike) or not RunDirectory.exists(path):
+        return False
+    try:
+        return RunDirectory.open(path).config.get("format") == STREAM_FORMAT
+    except StorageError:
+        return False
 
 
 def status(path: str | os.PathLike[str]) -> dict[str, Any]:

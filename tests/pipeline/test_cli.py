@@ -132,7 +132,7 @@ def test_a_dry_run_writes_nothing(data: Path) -> None:
         (["train", "x.zarr", "run", "--method", "itq", "--set", "n_iter"], 2, "expected key=value"),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", "slurm"], 2, "expected .local."),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", ""], 2, "expected .local."),
-        (["train", "x.npz", "run", "--method", "itq"], 3, "there is no dataset"),
+        (["train", "x.npz", "run", "--method", "itq"], 3, "expected a dataset, this is a file"),
         (
             ["train", "x.zarr", "x.npz/run", "--method", "itq", "--scheduler", "serial"],
             2,

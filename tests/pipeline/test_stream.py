@@ -229,6 +229,10 @@ def test_only_whole_chunks_in_order_are_there(tmp_path: Path) -> None:
     folder: Any = open_growing(tmp_path / "folder")
     assert isinstance(folder, GrowingFolder)
     assert folder.available() == 200
+    np.save(tmp_path / "folder" / "c.npy", X[:, :2])
+    with pytest.raises(bf.DataRefused, match=r"c.npy: rows of 2 features, b.npy has 6"):
+        folder.available()
+    (tmp_path / "folder" / "c.npy").unlink()
     np.save(tmp_path / "folder" / "a.npy", X)
     with pytest.raises(bf.DataRefused, match=r"added behind those that are there.*'a.npy'"):
         folder.available()
@@ -245,3 +249,12 @@ def test_the_command(tmp_path: Path) -> None:
     np.testing.assert_array_equal(bf.open_stream(dest).codes(), once(X))
     for setting in ("mode=streaming", "first_rows=5", "n_active=3"):
         assert CliRunner().invoke(app, [*arguments, "--set", setting]).exit_code == 2
+    np.save(tmp_path / "queries.npy", X[:5])
+    bf.ingest(tmp_path / "queries.npy", tmp_path / "queries.zarr")
+    searched = ["search", str(dest), str(tmp_path / "queries.zarr"), "--k", "3"]
+    found = CliRunner().invoke(app, [*searched, "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout.splitlines()[-1])["ids"] == bf.search(dest, X[:5], 3)[1].tolist()
+    for refused in ([*searched, "--model", str(dest)], ["resume", str(dest)]):
+        told = CliRunner().invoke(app, refused)
+        assert (told.exit_code, "is a stream" in told.output) == (2, True), told.output

@@ -142,8 +142,9 @@ def test_unfinished_codes_are_not_read(tmp_path, packed):
     (tmp_path / "c" / "codes" / "c" / "2" / "0").unlink()
     with pytest.raises(CorruptObject, match="missing"):
         codes.finish_codes(tmp_path / "c", receipts)
-    with pytest.raises(DataRefused, match="no codes"):
-        codes.open_codes(tmp_path / "nowhere")
+    for nothing in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(DataRefused, match="no codes"):
+            codes.open_codes(nothing)
 
 
 def test_codes_that_changed_before_the_marker_are_noticed(tmp_path, packed):

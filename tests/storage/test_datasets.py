@@ -256,6 +256,9 @@ def change_group(path, **changes):
 def test_what_is_no_dataset(tmp_path):
     with pytest.raises(DataRefused, match="there is no dataset"):
         open_dataset(tmp_path / "nowhere")
+    (tmp_path / "rows.npy").write_bytes(b"rows")
+    with pytest.raises(DataRefused, match=r"this is a file.*ingest rows.npy rows.zarr"):
+        open_dataset(tmp_path / "rows.npy")
     with pytest.raises(DataRefused, match="no dataset"):
         open_dataset(tmp_path)
     (tmp_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
