@@ -12,6 +12,7 @@ import numpy as np
 from .digest import DataDigest
 from .errors import CorruptObject, DataRefused
 from .readers import MAX_GROUP_BYTES, StoredBlock, row_numbers, row_range, stored_array
+from .run import is_stream
 from .safe import read_group
 from .sealed import check_attributes, sealed_array
 
@@ -105,6 +106,10 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     if not path.is_dir():
         raise DataRefused(
             f"{path}: there are no codes; make them with `bitfleet encode RUN DATA {path.name}`"
+        )
+    if is_stream(path):
+        raise DataRefused(
+            f"{path}: expected codes, this is a stream; its codes are open_stream(path).codes()"
         )
     if not (path / "zarr.json").exists() and (path / "codes").exists():
         raise CorruptObject(f"{path}: unfinished, encoding did not end; remove it and encode again")
