@@ -9,15 +9,12 @@ import typer
 
 from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .cli_place import Scheduler, Workers, place
 from .cli_search import describe, search
 from .cli_stream import stream
 from .errors import CHECKPOINT
 
 Model = Annotated[Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN")]
-Scheduler = Annotated[
-    str,
-    typer.Option(help='"serial" (this process), "local" (a cluster on this machine), or tcp://… / tls://…'),
-]
 
 
 def ingest(
@@ -68,9 +65,7 @@ def encode(
     data: Annotated[Path, typer.Argument(help="The data set to encode.", metavar="DATA")],
     codes: Annotated[Path, typer.Argument(help="The new codes.", metavar="CODES")],
     scheduler: Scheduler = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    workers: Workers = None,
     active: Annotated[bool, typer.Option("--active", help="Also write index lists of the ones.")] = False,
 ) -> dict[str, Any]:
     """Encode a data set with a trained model.
@@ -78,10 +73,9 @@ def encode(
     Example: `bitfleet encode runs/posh digits.zarr codes.zarr`
     """
     from . import api
-    from .executors import choose
     from .model import load
 
-    where = choose(_placed(scheduler, workers), n_workers=workers)
+    where = place(scheduler, workers)
     result = _about_codes(api.encode_into(load(run), data, codes.absolute(), where, active=active))
     output.table(result)
     return result
@@ -96,20 +90,17 @@ def fit_decoder(
         float, typer.Option(min=0, help="Added to the counts of common bits; 0: pseudo-inverse.")
     ] = 1.0,
     scheduler: Scheduler = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Fit a linear decoder to a model's codes, which `evaluate --refine` and `Model.decode` need.
 
     Example: `bitfleet fit-decoder runs/posh digits.zarr decoded.zarr`
     """
     from . import refine
-    from .executors import choose
     from .inspection import about_model
     from .model import load
 
-    where = choose(_placed(scheduler, workers), n_workers=workers)
+    where = place(scheduler, workers)
     fitted = refine.fit_decoder(load(run), data, ridge=ridge, scheduler=None if where.in_process else where)
     fitted.save(model)
     result = about_model(load(model))
@@ -131,9 +122,7 @@ def evaluate(
     ] = "map@1000,recall10@100",
     codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
     scheduler: Scheduler = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    workers: Workers = None,
     seed: Annotated[int, typer.Option(min=0, help="Orders equal distances.")] = 0,
     refine: Annotated[
         Optional[int],  # noqa: UP045
@@ -144,7 +133,6 @@ def evaluate(
 
     Example: `bitfleet evaluate runs/posh digits.zarr queries.zarr --metrics map@1000,recall10@100 --json`
     """
-    from .executors import choose
     from .run_job import evaluate_run
 
     result = evaluate_run(
@@ -153,7 +141,7 @@ def evaluate(
         queries,
         tuple(metrics.split(",")),
         codes=codes,
-        where=choose(_placed(scheduler, workers), n_workers=workers),
+        where=place(scheduler, workers),
         seed=seed,
         refine=refine,
     )
@@ -248,11 +236,6 @@ def demo(
 VERBS = (
     encode, fit_decoder, search, describe, stream, evaluate, distortion, inspect, verify, clean, report, demo,
 )  # fmt: skip
-
-
-def _placed(scheduler: str, workers: int | None) -> str:
-    """Return the scheduler; asking for workers asks for a local cluster."""
-    return "local" if workers is not None and scheduler == "serial" else scheduler
 
 
 def _about_dataset(dataset: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .cli_place import Scheduler, Workers, place
 
 _SHOWN = (
     "fit", "delta", "scale", "offset", "n_pairs", "certified", "coverage", "constant_T", "critical_bits",
@@ -32,22 +33,16 @@ def distortion(
         Optional[Path],  # noqa: UP045
         typer.Option(help="A folder in which the pass is kept, to go on after an interruption."),
     ] = None,
-    scheduler: Annotated[
-        str, typer.Option(help='"serial" (this process), "local" (a cluster here), or tcp://… / tls://…')
-    ] = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    scheduler: Scheduler = "serial",
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Tell how far Hamming distances are from true ones at worst, exactly, over all pairs of rows.
 
     Example: `bitfleet distortion codes.zarr digits.zarr --fit affine --checkpoint runs/pass`
     """
     from .distortion import max_distortion
-    from .executors import choose
 
-    placed = "local" if workers is not None and scheduler == "serial" else scheduler
-    where = choose(placed, n_workers=workers)
+    where = place(scheduler, workers)
     found = max_distortion(
         codes,
         data,

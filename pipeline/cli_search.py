@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .cli_place import Scheduler, Workers, place
 
 _SHOWN = 10
 
@@ -35,26 +36,21 @@ def search(
         Optional[Path],  # noqa: UP045
         typer.Option(help="Write arrays `distances` and `ids` to this npz file, which must not exist."),
     ] = None,
-    scheduler: Annotated[
-        str, typer.Option(help='"serial" (this process), "local" (a cluster here), or tcp://… / tls://…')
-    ] = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    scheduler: Scheduler = "serial",
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Find the nearest codes of every query.
 
     Example: `bitfleet search codes.zarr queries.zarr --k 10 --model runs/itq --out found.npz`
     """
     from .errors import ConfigError
-    from .executors import choose
     from .search import search as find
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists; choose another name or remove it")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} for {out.name}; make it first")
-    where = choose("local" if workers is not None and scheduler == "serial" else scheduler, n_workers=workers)
+    where = place(scheduler, workers)
     distances, ids = find(
         codes,
         queries,
@@ -79,24 +75,16 @@ def search(
 def describe(
     output: Output,
     codes: Annotated[Path, typer.Argument(help="Codes that are finished.", metavar="CODES")],
-    scheduler: Annotated[
-        str, typer.Option(help='"serial" (this process), "local" (a cluster here), or tcp://… / tls://…')
-    ] = "serial",
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Start this many local workers.")
-    ] = None,
+    scheduler: Scheduler = "serial",
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Tell how well codes use their bits.
 
     Example: `bitfleet describe codes.zarr --json`
     """
     from .describe import describe_codes
-    from .executors import choose
 
-    placed = "local" if workers is not None and scheduler == "serial" else scheduler
-    result = {"codes": str(codes)} | describe_codes(
-        codes, scheduler=choose(placed, n_workers=workers)
-    ).to_dict()
+    result = {"codes": str(codes)} | describe_codes(codes, scheduler=place(scheduler, workers)).to_dict()
     output.table(result)
     return result
 

@@ -1,0 +1,27 @@
+"""Where a verb works: the options that most verbs share, and what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from .executors import Where
+
+Scheduler = Annotated[
+    str,
+    typer.Option(help='"serial" (this process), "local" (a cluster on this machine), or tcp://… / tls://…'),
+]
+Workers = Annotated[
+    Optional[int],  # noqa: UP045  (typer reads the annotation at run time)
+    typer.Option("--workers", min=1, help="Start this many local workers."),
+]
+
+
+def place(scheduler: str, workers: int | None) -> Where:
+    """Return where to work; asking for workers asks for a local cluster."""
+    from .executors import choose
+
+    placed = "local" if workers is not None and scheduler == "serial" else scheduler
+    return choose(placed, n_workers=workers)
