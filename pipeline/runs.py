@@ -169,7 +169,7 @@ def _recorded(run: Run) -> Iterator[None]:
         raise
 
 
-def _log_to(log: events.EventLog) -> Callable[[Event], None]:
+def _log_to(log: events.Events) -> Callable[[Event], None]:
     """Return a sink that writes events into the run's log."""
 
     def emit(event: Event) -> None:

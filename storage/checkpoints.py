@@ -19,7 +19,6 @@ from .faults import NO_FAULTS, Faults
 from .identity import as_json, describe, differences
 from .manifest import FOLDER, Manifest, manifest_key, manifest_rounds
 from .memory import MemoryCheckpoints, MemoryReference
-from .objects import LocalObjects
 from .rounds import (
     StoredRound,
     array_records,
@@ -31,6 +30,7 @@ from .rounds import (
     superseded,
     write_arrays,
 )
+from .s3_objects import objects_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ class CheckpointReference:
     Attributes
     ----------
     path : str
-        The run's folder, absolute.
+        The run's folder, absolute, or its address.
     round : int
     key : str
         Digest of the round's manifest.
@@ -73,7 +73,7 @@ class CheckpointReference:
         ManifestConflict
             If another driver has gone on and retired this round; names it.
         """
-        store = LocalObjects(self.path)
+        store = objects_at(self.path)
         manifest = read_manifest(store, self.round)
         if manifest.digest != self.key:
             raise CorruptObject(

@@ -13,25 +13,28 @@ import struct
 from typing import TYPE_CHECKING
 
 from .errors import CorruptObject, UnsafeObject
+from .object_paths import ObjectPath
+from .places import each, edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .metadata import ArrayLayout, ShardLayout
+    from .places import Place
 
 _DEBRIS = ".partial"  # what Zarr leaves of a chunk whose writer was killed; never read
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_HEADER = 18  # bytes, at most
 _FOREIGN_OVERHEAD = 1024
 _ABSENT = (2**64 - 1, 2**64 - 1)
 
 
-def check_chunks(path: Path, layout: ArrayLayout, *, foreign: bool = False, fill: bool = False) -> int:
+def check_chunks(path: Place, layout: ArrayLayout, *, foreign: bool = False, fill: bool = False) -> int:
     """Compare the files below an array's folder with its chunk grid and return the number of absent chunks.
 
     Parameters
     ----------
-    path : Path
+    path : Path or ObjectPath
     layout : ArrayLayout
     foreign : bool
         Written by another program: other files beside the chunks are none of our business.
@@ -45,8 +48,8 @@ def check_chunks(path: Path, layout: ArrayLayout, *, foreign: bool = False, fill
     UnsafeObject
         If there is a symbolic link or, unless ``foreign``, any other file.
     """
-    found = set(_files(path))
-    found.discard("zarr.json")
+    sizes = dict(_files(path))
+    found = set(sizes) - {"zarr.json"}
     present = {index: key for key in found if (index := _index(key, layout)) is not None}
     n_absent = math.prod(layout.grid) - len(present)
     if n_absent and not fill:
@@ -59,25 +62,34 @@ def check_chunks(path: Path, layout: ArrayLayout, *, foreign: bool = False, fill
         raise UnsafeObject(
             f"{path}: {min(strangers)!r} is no chunk of this array; remove it or restore the array"
         )
-    for index in sorted(present):
-        n_absent += _check_contents(path / present[index], index, layout, foreign=foreign, fill=fill)
-    return n_absent
+
+    def check(index: tuple[int, ...]) -> int:
+        key = present[index]
+        return _check_contents(path / key, sizes[key], index, layout, foreign=foreign, fill=fill)
+
+    return n_absent + sum(each(path, check, sorted(present)))
 
 
-def require_chunks(path: Path, layout: ArrayLayout, start: int, stop: int) -> None:
+def require_chunks(path: Place, layout: ArrayLayout, start: int, stop: int) -> None:
     """Raise `CorruptObject` unless all chunks of the rows ``start <= row < stop`` are there now."""
     if stop <= start or 0 in layout.shape:
         return
     first, last = start // layout.chunks[0], (stop - 1) // layout.chunks[0]
-    for row in range(first, last + 1):
-        for rest in _indices(layout.grid[1:]):
-            file = path / layout.key((row, *rest))
-            if not file.is_file():
-                raise CorruptObject(f"{file}: this chunk is missing; restore it from a copy")
+    rows = range(first, last + 1)
+    files = (path / layout.key((row, *rest)) for row in rows for rest in _indices(layout.grid[1:]))
+
+    def require(file: Place) -> None:
+        if not file.is_file():
+            raise CorruptObject(f"{file}: this chunk is missing; restore it from a copy")
+
+    each(path, require, files)
 
 
-def _files(path: Path) -> Iterator[str]:
-    """Yield all files below a folder by relative name; refuse links."""
+def _files(path: Place) -> Iterator[tuple[str, int | None]]:
+    """Yield all files below a folder by relative name, with their sizes if these are known; refuse links."""
+    if isinstance(path, ObjectPath):
+        yield from ((item["path"], item["size"]) for item in path.walk())
+        return
     for folder, folders, names in os.walk(path):
         relative = os.path.relpath(folder, path)
         for name in (*folders, *names):
@@ -87,7 +99,7 @@ def _files(path: Path) -> Iterator[str]:
                 )
         for name in names:
             if not name.endswith(_DEBRIS):
-                yield name if relative == "." else f"{relative}/{name}".replace(os.sep, "/")
+                yield name if relative == "." else f"{relative}/{name}".replace(os.sep, "/"), None
 
 
 def _index(key: str, layout: ArrayLayout) -> tuple[int, ...] | None:
@@ -109,14 +121,13 @@ def _indices(grid: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _check_contents(
-    file: Path, index: tuple[int, ...], layout: ArrayLayout, *, foreign: bool, fill: bool
+    file: Place, size: int | None, index: tuple[int, ...], layout: ArrayLayout, *, foreign: bool, fill: bool
 ) -> int:
     """Check what a chunk's file announces; return the number of absent chunks inside a shard."""
     if layout.shard is not None:
-        return _check_shard(file, index, layout, layout.shard, fill=fill)
+        return _check_shard(file, size, index, layout, layout.shard, fill=fill)
     if "zstd" in layout.codecs and set(layout.codecs[layout.codecs.index("zstd") + 1 :]) <= {"crc32c"}:
-        with file.open("rb") as stream:
-            announced = _zstd_content_size(stream.read(18))
+        announced = _zstd_content_size(edges(file, _ZSTD_HEADER, 0, size)[1])
         if foreign:  # others may leave the size out, and may compress or checksum twice
             fits = announced is None or announced <= layout.chunk_bytes + _FOREIGN_OVERHEAD
         else:
@@ -144,19 +155,24 @@ def _zstd_content_size(head: bytes) -> int | None:
 
 
 def _check_shard(
-    file: Path, shard_index: tuple[int, ...], layout: ArrayLayout, shard: ShardLayout, *, fill: bool
+    file: Place,
+    size: int | None,
+    shard_index: tuple[int, ...],
+    layout: ArrayLayout,
+    shard: ShardLayout,
+    *,
+    fill: bool,
 ) -> int:
     """Compare a shard's index with the chunks that the array's shape needs of it."""
     inner_grid = tuple(c // i for c, i in zip(layout.chunks, shard.chunk_shape, strict=True))
     n_index, n_checksum = 16 * math.prod(inner_grid), 4 * shard.index_checksum
-    size = file.stat().st_size
+    n_read = n_index + n_checksum
+    size, first, last = edges(file, *((0, n_read) if shard.index_at_end else (n_read, 0)), size)
     if size < n_index + n_checksum:
         raise CorruptObject(
             f"{file}: {size:,} bytes are too few for a shard of {math.prod(inner_grid):,} chunks"
         )
-    with file.open("rb") as stream:
-        stream.seek(size - n_index - n_checksum if shard.index_at_end else 0)
-        entries = struct.iter_unpack("<QQ", stream.read(n_index))
+    entries = struct.iter_unpack("<QQ", (last or first)[:n_index])
     n_absent = 0
     for number, entry in zip(_indices(inner_grid), entries, strict=True):
         corner = [

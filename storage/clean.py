@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from .events import INTERRUPTED_AFTER, heartbeat_age
 from .manifest import FOLDER, attempt_round, manifest_rounds
-from .objects import LocalObjects
 from .rounds import read_chain, read_manifest, superseded
 from .run import RunDirectory
+from .s3_objects import objects_at
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+
+    from .objects import ObjectStore
 
 GRACE_SECONDS = 3600.0
 
@@ -46,7 +48,7 @@ def clean_run(
     age = heartbeat_age(run.path)
     if age is not None and age < INTERRUPTED_AFTER:
         grace_seconds = max(grace_seconds, INTERRUPTED_AFTER)
-    store = LocalObjects(run.path)
+    store = objects_at(run.path)
     debris = sorted({*_unfinished(store, grace_seconds), *_superseded(store)})
     if not dry_run:
         for key in debris:
@@ -54,7 +56,7 @@ def clean_run(
     return debris
 
 
-def _unfinished(store: LocalObjects, grace_seconds: float) -> Iterator[str]:
+def _unfinished(store: ObjectStore, grace_seconds: float) -> Iterator[str]:
     for folder in ("", FOLDER):
         for key in store.temporaries(folder):
             if store.age(key) >= grace_seconds:
@@ -68,7 +70,7 @@ def _unfinished(store: LocalObjects, grace_seconds: float) -> Iterator[str]:
             yield key
 
 
-def _superseded(store: LocalObjects) -> Iterator[str]:
+def _superseded(store: ObjectStore) -> Iterator[str]:
     rounds = manifest_rounds(store.list(FOLDER))
     if rounds:
         for attempt in superseded(store, read_manifest(store, rounds[-1])):

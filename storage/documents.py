@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptObject, DestinationExists, UnsafeObject
+from .object_paths import ObjectPath
 from .paths import sync_folder
+from .places import each, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+
+    from .places import Place
 
 MAX_JSON_BYTES = 2**20
 MAX_JSON_DEPTH = 64
@@ -25,8 +29,9 @@ _CONSOLIDATED = "consolidated_metadata"
 
 def write_group(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> None:
     """Write a group's ``zarr.json`` durably and never over another: the commit marker of what it holds."""
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
+    path = place(path)
+    if not isinstance(path, ObjectPath):
+        path.mkdir(parents=True, exist_ok=True)
     document = {
         "zarr_format": 3,
         "node_type": "group",
@@ -34,18 +39,11 @@ def write_group(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> 
         _CONSOLIDATED: _consolidated(path),
     }
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    temporary = path / f".zarr.json.{os.getpid()}.{os.urandom(4).hex()}"
-    try:
-        with temporary.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(temporary, path / "zarr.json")
-    except FileExistsError as error:
-        raise DestinationExists(f"{path} exists; choose another name or remove it") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path)
+    if isinstance(path, ObjectPath):
+        if not (path / "zarr.json").create(text.encode("utf-8")):
+            raise DestinationExists(f"{path} exists; choose another name or remove it")
+        return
+    _create_file(path / "zarr.json", text)
 
 
 def read_group(path: str | os.PathLike[str], *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def read_group(path: str | os.PathLike[str], *, max_bytes: int = MAX_JSON_BYTES)
     CorruptObject
         If we wrote it and what it repeats of its arrays is not what they say.
     """
-    path = Path(path)
+    path = place(path)
     meta = read_json(path / "zarr.json", max_bytes=max_bytes)
     attributes = meta.get("attributes", {})
     if meta.get("zarr_format") != 3 or meta.get("node_type") != "group" or not isinstance(attributes, dict):
@@ -79,7 +77,9 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
     CorruptObject
         If it is absent or no JSON object.
     """
-    path = Path(path)
+    path = place(path)
+    if isinstance(path, ObjectPath):
+        return parse_json(_read_object(path, max_bytes), str(path))
     if path.is_symlink():
         raise UnsafeObject(f"{path}: a symbolic link is refused here")
     if not path.is_file():
@@ -114,14 +114,50 @@ def parse_json(text: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _consolidated(path: Path) -> dict[str, Any]:
+def _create_file(path: Path, text: str) -> None:
+    """Create a file with this content durably, or raise and leave the one that is there."""
+    folder = path.parent
+    temporary = folder / f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        with temporary.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(temporary, path)
+    except FileExistsError as error:
+        raise DestinationExists(f"{folder} exists; choose another name or remove it") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def _read_object(path: ObjectPath, max_bytes: int) -> bytes:
+    try:
+        return path.read_bytes(max_bytes)
+    except FileNotFoundError:
+        raise CorruptObject(f"{path}: this file is missing") from None
+    except CorruptObject:
+        raise UnsafeObject(f"{path}: expected at most {max_bytes:,} bytes of JSON, got more") from None
+
+
+def _consolidated(path: Place) -> dict[str, Any]:
     """Return what Zarr calls consolidated metadata: the documents of the group's arrays."""
-    names = sorted(child.name for child in path.iterdir() if (child / "zarr.json").exists())
-    arrays = {name: read_json(path / name / "zarr.json") for name in names}
+    children: list[Place] = sorted(path.iterdir(), key=_name)
+    there = each(path, _has_document, children)
+    names = [child.name for child, is_array in zip(children, there, strict=True) if is_array]
+    arrays = dict(zip(names, each(path, lambda n: read_json(path / n / "zarr.json"), names), strict=True))
     return {"kind": "inline", "must_understand": False, "metadata": arrays}
 
 
-def _check_consolidated(path: Path, stored: Any) -> None:
+def _name(path: Place) -> str:
+    return path.name
+
+
+def _has_document(folder: Place) -> bool:
+    return (folder / "zarr.json").exists()
+
+
+def _check_consolidated(path: Place, stored: Any) -> None:
     """Compare what a group repeats of its arrays with their own documents."""
     listed = stored.get("metadata") if isinstance(stored, dict) else None
     found = _consolidated(path)["metadata"]

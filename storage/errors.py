@@ -8,7 +8,9 @@
      ├─ UnsafeObject       reading it would need a codec, type or size outside the white-list
      ├─ CorruptObject      missing, truncated or changed since it was written
      ├─ ManifestConflict   another driver has committed this round
-     └─ IdentityMismatch   the run belongs to another configuration, data set or environment
+     ├─ IdentityMismatch   the run belongs to another configuration, data set or environment
+     ├─ StoreUnavailable   the object store does not answer, or not yet; the same call may succeed later
+     └─ StoreRefused       the object store, or the way to it, is not to be used like this
 """
 
 from __future__ import annotations
@@ -40,3 +42,11 @@ class ManifestConflict(StorageError):
 
 class IdentityMismatch(StorageError):
     """The run belongs to another configuration, data set or environment; the message names each field."""
+
+
+class StoreUnavailable(StorageError, ConnectionError):
+    """The object store does not answer, or throttles for longer than we wait; later it may succeed."""
+
+
+class StoreRefused(StorageError, PermissionError):
+    """The object store refuses access, or the environment does not lead to it safely."""

@@ -1,4 +1,7 @@
-"""What happened in a run, one JSON object a line, and the sign of life of its driver.
+"""What happened in a run, and the sign of life of its driver.
+
+On a file system events are lines of ``events.jsonl``.  In an object store, to which nothing can be appended,
+each is an object of its own, ``events/TIME-ID.json``: the names sort by time, and none is written twice.
 
 Neither is part of the run's state: damaged or deleted they cost a picture of the past, nothing else.  So
 reading passes over what is torn, and failing to write is a warning.
@@ -14,11 +17,13 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from .errors import StorageError
+from .errors import CorruptObject, StorageError
 from .manifest import now
-from .objects import LocalObjects
+from .object_paths import ObjectPath
+from .places import each, place
+from .s3_objects import objects_at
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,6 +39,8 @@ HEARTBEAT = "heartbeat.json"
 HEARTBEAT_INTERVAL = 10.0
 INTERRUPTED_AFTER = 60.0
 
+_MAX_EVENT_BYTES = 2**20
+
 
 class EventLog:
     """An append-only file of events.
@@ -47,7 +54,7 @@ class EventLog:
 
     def append(self, kind: str, **fields: Any) -> None:
         """Append one event with the present time; fields are JSON values."""
-        line = json.dumps({"time": now(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
+        line = _line(kind, fields)
         try:
             with open(self.path, "a+b", buffering=0) as file:
                 if _is_torn(file):
@@ -65,6 +72,44 @@ class EventLog:
         return [event for line in lines if (event := _parse(line)) is not None]
 
 
+class ObjectEvents:
+    """The same for a run in an object store: events as objects below ``folder``, each made once."""
+
+    def __init__(self, folder: ObjectPath) -> None:
+        self.path = folder
+
+    def append(self, kind: str, **fields: Any) -> None:
+        """Add one event with the present time; fields are JSON values."""
+        line = _line(kind, fields)
+        try:
+            (self.path / f"{time.time_ns():020d}-{uuid.uuid4().hex}.json").create(line)
+        except (OSError, StorageError) as error:
+            logger.warning("event %r is not recorded in %s: %s", kind, self.path, error)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all events in order of their times; objects that are no event are passed over."""
+        return [
+            event for event in each(self.path, self._event, list(self.path.iterdir())) if event is not None
+        ]
+
+    def _event(self, path: ObjectPath) -> dict[str, Any] | None:
+        try:
+            return _parse(path.read_bytes(_MAX_EVENT_BYTES))
+        except (FileNotFoundError, CorruptObject):
+            return None
+
+
+Events: TypeAlias = "EventLog | ObjectEvents"
+
+
+def open_events(run: str | os.PathLike[str]) -> Events:
+    """Return the events of the run at a place."""
+    folder = place(run)
+    if isinstance(folder, ObjectPath):
+        return ObjectEvents(folder / "events")
+    return EventLog(folder / "events.jsonl")
+
+
 class Heartbeat:
     """While entered, renews ``heartbeat.json`` of a run so that others see that its driver lives.
 
@@ -77,7 +122,7 @@ class Heartbeat:
     """
 
     def __init__(self, run: str | os.PathLike[str], interval: float = HEARTBEAT_INTERVAL) -> None:
-        self._store = LocalObjects(run)
+        self._store = objects_at(run)
         self._interval = interval
         self._id = uuid.uuid4().hex
         self._stop = threading.Event()
@@ -97,7 +142,9 @@ class Heartbeat:
         self._stop.set()
         self._thread.join()
         try:
-            if json.loads(self._store.read(HEARTBEAT))["id"] == self._id:  # else another driver's
+            if (
+                json.loads(self._store.read(HEARTBEAT, _MAX_EVENT_BYTES))["id"] == self._id
+            ):  # else another driver's
                 self._store.delete(HEARTBEAT)
         except (OSError, StorageError, ValueError, LookupError, TypeError) as failure:
             logger.debug("the heartbeat was not removed: %s", failure)
@@ -120,10 +167,18 @@ def heartbeat_age(run: str | os.PathLike[str]) -> float | None:
     One from the future, left by a driver that died before the clock was set back, is as good as an old one:
     a driver that lives gives the next one by the clock as it is.
     """
+    path = place(run) / HEARTBEAT
+    if isinstance(path, ObjectPath):
+        about = path.about()
+        return None if about is None else abs(time.time() - about["last_modified"].timestamp())
     try:
-        return abs(time.time() - (Path(run) / HEARTBEAT).stat().st_mtime)
+        return abs(time.time() - path.stat().st_mtime)
     except OSError:
         return None
+
+
+def _line(kind: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"time": now(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
 
 
 def _is_torn(file: BinaryIO) -> bool:

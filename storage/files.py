@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from .errors import CorruptObject, StorageError
-from .safe import sync_folder
+from .paths import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Where a run's bytes are kept: named objects that come into being whole or not at all.
 
-`ObjectStore` is all that manifests and checkpoints ask of a store, so that one on an object store can stand
-beside the local one.  Keys are relative POSIX paths.  `LocalObjects` keeps its promises by write, fsync,
-exclusive hard link, fsync of the folder: a rename would silently replace what another driver has written.
+`ObjectStore` is all that manifests and checkpoints ask of a store; that of object stores is in `s3_objects`.
+Keys are relative POSIX paths.  `LocalObjects` keeps its promises by write, fsync, exclusive hard link, fsync
+of the folder: a rename would silently replace what another driver has written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .errors import CorruptObject
 from .faults import NO_FAULTS, Faults
@@ -27,7 +27,12 @@ from .files import (
     remove,
     sync_and_hash,
 )
-from .safe import resolve_inside, sync_folder
+from .paths import resolve_inside, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .places import Place
 
 TEMPORARY = ".tmp-"  # begins the name of what is being written
 
@@ -54,8 +59,15 @@ class ObjectRecord:
 class ObjectStore(Protocol):
     """What a run needs of the place where it is kept."""
 
+    def path(self, key: str) -> Place:
+        """Return the place of a key; `UnsafeObject` if it leaves the store."""
+        ...
+
     def create(self, key: str, data: bytes) -> bool:
-        """Make an object durable under ``key``; return False, changing nothing, if there is one."""
+        """Make an object durable under ``key``; return False, changing nothing, if there is one.
+
+        Where answers can be lost, one with the same bytes counts as made by this call.
+        """
         ...
 
     def put(self, key: str, data: bytes) -> None:
@@ -66,20 +78,28 @@ class ObjectStore(Protocol):
         """Return an object's bytes."""
         ...
 
-    def list(self, prefix: str) -> list[str]:
+    def read_all(self, keys: Sequence[str], max_bytes: int) -> list[bytes]:
+        """Return the bytes of several objects in order."""
+        ...
+
+    def list(self, prefix: str = "") -> list[str]:
         """Return the sorted names directly below ``prefix``, without unfinished writes."""
         ...
 
-    def stage(self, prefix: str) -> Path:
-        """Return a local folder that does not exist yet; what is written there is for `seal`."""
+    def temporaries(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the keys of unfinished writes directly below ``prefix``."""
+        ...
+
+    def stage(self, prefix: str) -> Place:
+        """Return an empty place for new objects; what is written there is for `seal`."""
         ...
 
     def seal(self, prefix: str) -> tuple[ObjectRecord, ...]:
         """Make everything below a staged prefix durable and return its records, sorted by path."""
         ...
 
-    def fetch(self, prefix: str) -> Path:
-        """Return a local folder that holds the objects below ``prefix``."""
+    def fetch(self, prefix: str, records: Sequence[ObjectRecord]) -> Place:
+        """Return a place that holds the recorded objects below ``prefix``, each checked as by `check`."""
         ...
 
     def check(self, record: ObjectRecord) -> None:
@@ -122,7 +142,8 @@ class LocalObjects:
         UnsafeObject
             If the key is absolute, contains ``..``, or goes through a symbolic link.
         """
-        return resolve_inside(self.root, key) if key else self.root
+        path: Path = resolve_inside(self.root, key) if key else self.root
+        return path
 
     def create(self, key: str, data: bytes) -> bool:
         """Make an object durable under ``key``; return False, changing nothing, if there is one.
@@ -180,6 +201,10 @@ class LocalObjects:
             raise CorruptObject(f"{path} has more than {max_bytes:,} bytes: it is not what was written")
         return data
 
+    def read_all(self, keys: Sequence[str], max_bytes: int) -> list[bytes]:
+        """Return the bytes of several objects in order."""
+        return [self.read(key, max_bytes) for key in keys]
+
     def list(self, prefix: str = "") -> list[str]:
         """Return the sorted names directly below ``prefix``, without unfinished writes."""
         return sorted(name for name in child_names(self.path(prefix)) if not name.startswith(TEMPORARY))
@@ -209,8 +234,10 @@ class LocalObjects:
         sync_folder(top.parent)
         return tuple(sorted(records))
 
-    def fetch(self, prefix: str) -> Path:
-        """Return the folder that holds the objects below ``prefix``."""
+    def fetch(self, prefix: str, records: Sequence[ObjectRecord]) -> Path:
+        """Return the folder that holds the objects below ``prefix``, after checking each."""
+        for record in records:
+            self.check(record)
         return self.path(prefix)
 
     def check(self, record: ObjectRecord) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from .errors import UnsafeObject
 
@@ -16,9 +17,12 @@ def check_relative(name: str) -> str:
     return str(PurePosixPath(name))
 
 
-def resolve_inside(root: str | os.PathLike[str], name: str) -> Path:
-    """Return ``root / name``; `UnsafeObject` if the name leaves ``root``, also by a symbolic link."""
-    path = Path(root)
+def resolve_inside(root: Any, name: str) -> Any:
+    """Return ``root / name``; `UnsafeObject` if the name leaves ``root``, also by a symbolic link.
+
+    ``root`` is a path or an `ObjectPath`, and so is what is returned.
+    """
+    path = Path(root) if isinstance(root, str) else root
     for part in check_relative(name).split("/"):
         path = path / part
         if path.is_symlink():

@@ -17,7 +17,6 @@ from .manifest import (
     MAX_MANIFEST_BYTES,
     ArrayRecord,
     Manifest,
-    array_path,
     attempt_round,
     check_array_name,
     manifest_key,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from .faults import Faults
     from .objects import ObjectRecord, ObjectStore
+    from .places import Place
 
 RESERVED_SCALARS = frozenset({"round", "time"})  # columns of the history
 
@@ -132,7 +132,7 @@ def read_manifest(store: ObjectStore, number: int) -> Manifest:
         If it is missing or has changed.
     """
     key = manifest_key(number)
-    return Manifest.from_bytes(store.read(key, MAX_MANIFEST_BYTES), str(store.fetch(key)), number)
+    return Manifest.from_bytes(store.read(key, MAX_MANIFEST_BYTES), str(store.path(key)), number)
 
 
 def read_chain(store: ObjectStore) -> list[Manifest]:
@@ -144,10 +144,13 @@ def read_chain(store: ObjectStore) -> list[Manifest]:
         If one is missing, has changed, or follows another one than its predecessor.
     """
     chain: list[Manifest] = []
-    for expected, number in enumerate(manifest_rounds(store.list(FOLDER))):
+    rounds = manifest_rounds(store.list(FOLDER))
+    for expected, number in enumerate(rounds):
         if number != expected:
             raise CorruptObject(f"{manifest_key(expected)} is missing, but that of round {number} is there")
-        manifest = read_manifest(store, number)
+    keys = [manifest_key(number) for number in rounds]
+    for number, key, data in zip(rounds, keys, store.read_all(keys, MAX_MANIFEST_BYTES), strict=True):
+        manifest = Manifest.from_bytes(data, str(store.path(key)), number)
         if chain and manifest.parent != chain[-1].digest:
             raise CorruptObject(
                 f"{manifest_key(number)} follows a round {number - 1} that is not the one in "
@@ -167,9 +170,8 @@ def load_round(store: ObjectStore, manifest: Manifest) -> StoredRound:
     UnsafeObject
         If an array is stored in a way that is not accepted.
     """
-    for record in manifest.objects:
-        store.check(record)
-    arrays = {name: _read(store, manifest, name) for name in sorted(manifest.arrays)}
+    folder = store.fetch(f"objects/{manifest.attempt}", manifest.objects)
+    arrays = {name: _read(folder, manifest, name) for name in sorted(manifest.arrays)}
     return StoredRound(manifest.round, arrays, dict(manifest.scalars), manifest.digest, manifest.committed_at)
 
 
@@ -199,14 +201,14 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _read(store: ObjectStore, manifest: Manifest, name: str) -> np.ndarray:
+def _read(folder: Place, manifest: Manifest, name: str) -> np.ndarray:
     record = manifest.arrays[name]
-    prefix = array_path(manifest.attempt, name)
+    path = folder / f"{name}.zarr"
     expected = math.prod(record.shape) * np.dtype(record.dtype).itemsize
-    array = read_array(store.fetch(prefix), dtypes=frozenset({record.dtype}), max_bytes=expected)
+    array = read_array(path, dtypes=frozenset({record.dtype}), max_bytes=expected)
     if array.shape != record.shape or array.dtype.name != record.dtype:
         raise CorruptObject(
-            f"{prefix} holds {array.dtype} of shape {array.shape}; "
+            f"{path} holds {array.dtype} of shape {array.shape}; "
             f"its manifest says {record.dtype} of shape {record.shape}"
         )
     return read_only(np.asarray(array, order="C"))

@@ -6,6 +6,7 @@
     manifests/        one file per committed round, kept for good
     objects/          the arrays of the newest rounds
     events.jsonl      what happened, for people; heartbeat.json says that a driver is alive
+                      (in an object store each event is an object of its own below events/)
 """
 
 from __future__ import annotations
@@ -14,23 +15,26 @@ import json
 import os
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checkpoints import MIN_KEEP, Checkpoints
 from .digest import json_digest
 from .errors import CorruptObject, DestinationExists, IdentityMismatch, StorageError
-from .events import INTERRUPTED_AFTER, EventLog, heartbeat_age
+from .events import INTERRUPTED_AFTER, heartbeat_age, open_events
 from .faults import NO_FAULTS, Faults
-from .files import make_folder
 from .identity import as_json, describe, differences
 from .manifest import FOLDER, Manifest, manifest_rounds
-from .objects import LocalObjects
+from .places import make_folder, place
 from .rounds import read_manifest
+from .s3_objects import objects_at
 from .safe import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .events import Events
+    from .objects import ObjectStore
+    from .places import Place
 
 CONFIG = "config.json"
 STREAM_FORMAT = "bitfleet-stream"  # what the configuration of a stream's folder says it is
@@ -45,7 +49,7 @@ class RunDirectory:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectPath
         Absolute.
     config : dict
         The run's configuration, JSON values.
@@ -53,7 +57,7 @@ class RunDirectory:
         SHA-256 of its canonical JSON.
     """
 
-    path: Path
+    path: Place
     config: Mapping[str, Any]
     config_digest: str
 
@@ -70,12 +74,12 @@ class RunDirectory:
         CorruptObject
             If a ``config.json`` is there that cannot be believed.
         """
-        folder = Path(os.path.abspath(path))
+        folder = place(path)
         if folder.exists() and not folder.is_dir():
             raise DestinationExists(f"{folder} is a file; a run needs a folder of its own")
         wanted = as_json(config)
         make_folder(folder)
-        if LocalObjects(folder).create(CONFIG, _text(wanted)):
+        if objects_at(folder).create(CONFIG, _text(wanted)):
             return cls(folder, wanted, json_digest(wanted))
         there = cls.open(folder)
         found = list(differences(there.config, wanted))
@@ -95,10 +99,10 @@ class RunDirectory:
         CorruptObject
             If its ``config.json`` is missing or has changed.
         """
-        folder = Path(os.path.abspath(path))
+        folder = place(path)
         if not (folder / CONFIG).exists():
             raise CorruptObject(f"{folder / CONFIG} is missing: there is no run there, or it is damaged")
-        data = LocalObjects(folder).read(CONFIG, _MAX_CONFIG_BYTES)
+        data = objects_at(folder).read(CONFIG, _MAX_CONFIG_BYTES)
         where = str(folder / CONFIG)
         document = parse_json(data, where)
         config = document.get("config")
@@ -114,7 +118,8 @@ class RunDirectory:
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
         """Tell whether there is a run at ``path``, whole or damaged: a configuration or committed rounds."""
-        return (Path(path) / CONFIG).exists() or (Path(path) / FOLDER).is_dir()
+        folder = place(path)
+        return (folder / CONFIG).exists() or (folder / FOLDER).is_dir()
 
     def checkpoints(
         self,
@@ -126,7 +131,7 @@ class RunDirectory:
     ) -> Checkpoints:
         """Return the run's committed rounds; parameters as `Checkpoints`."""
         return Checkpoints(
-            LocalObjects(self.path, faults),
+            objects_at(self.path, faults),
             str(self.path),
             self.config_digest,
             identity,
@@ -135,14 +140,14 @@ class RunDirectory:
             keep=keep,
         )
 
-    def events(self) -> EventLog:
+    def events(self) -> Events:
         """Return the run's event log."""
-        return EventLog(self.path / "events.jsonl")
+        return open_events(self.path)
 
 
 def newest_manifest(path: str | os.PathLike[str]) -> Manifest | None:
     """Return the manifest of a run's newest round, checked by itself; None if nothing is committed."""
-    store = LocalObjects(path)
+    store = objects_at(path)
     rounds = manifest_rounds(store.list(FOLDER))
     return read_manifest(store, rounds[-1]) if rounds else None
 
@@ -169,13 +174,13 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
         ``metrics``: numbers among the newest round's scalars; ``error``: of a failed run;
         ``heartbeat_age``: seconds or None.
     """
-    folder = Path(path)
-    events = EventLog(folder / "events.jsonl").read()
+    folder = place(path)
+    events = open_events(folder).read()
     age = heartbeat_age(folder)
     lives = [event for event in events if event["kind"] == "run_started" or event["kind"] in _ENDS]
     last = lives[-1] if lives else {"kind": "run_interrupted"}
     state = _ENDS.get(last["kind"]) or _alive(age)
-    newest = _newest_manifests(LocalObjects(folder))
+    newest = _newest_manifests(objects_at(folder))
     totals = [event["rounds"] for event in events if isinstance(event.get("rounds"), int)]
     return {
         "state": state,
@@ -198,7 +203,7 @@ def _alive(age: float | None) -> str:
     return "running" if age is not None and age < INTERRUPTED_AFTER else "interrupted"
 
 
-def _newest_manifests(store: LocalObjects) -> list[Manifest]:
+def _newest_manifests(store: ObjectStore) -> list[Manifest]:
     """Return the newest two manifests as far as they can be read."""
     found = []
     for number in manifest_rounds(store.list(FOLDER))[-2:]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import zarr
@@ -22,12 +20,19 @@ from .chunks import check_chunks, require_chunks
 from .documents import MAX_JSON_BYTES, parse_json, read_group, read_json, write_group
 from .errors import CorruptObject, DestinationExists, StorageError
 from .metadata import ALLOWED, ArrayLayout, check_array_metadata
+from .object_paths import ObjectPath
 from .paths import check_relative, resolve_inside, sync_folder, sync_tree
+from .places import place, taken
+from .s3 import calling, repeated
+from .zarr_objects import ArrayStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import DTypeLike
+
+    from .places import Place
 
 __all__ = [
     "ALLOWED",
@@ -50,6 +55,8 @@ __all__ = [
     "write_group",
 ]
 
+_T = TypeVar("_T")
+
 DEFAULT_MAX_BYTES = 2**32
 _TARGET_CHUNK_BYTES = 2**25
 
@@ -61,7 +68,7 @@ class CheckedArray:
     ``n_absent`` chunks are read as fill values, where that was asked for; else it is 0.
     """
 
-    path: Path
+    path: Place
     layout: ArrayLayout
     zarr: zarr.Array
     n_absent: int = 0
@@ -70,7 +77,7 @@ class CheckedArray:
         """Return the rows ``start <= row < stop`` as stored; `CorruptObject` if they cannot be decoded."""
         stop = self.layout.shape[0] if stop is None else stop
         with decoding(self.path):
-            rows = self.zarr[start:stop]
+            rows = reading(self.path, lambda: self.zarr[start:stop])
         # after reading: a chunk that vanished meanwhile has been read as zeros
         if not self.n_absent:
             require_chunks(self.path, self.layout, start, stop)
@@ -101,8 +108,8 @@ def create_array(
 
     A chunk holds ``chunk_rows`` rows with all of their elements; by default about 32 MiB.
     """
-    path = Path(path)
-    if os.path.lexists(path):
+    path = place(path)
+    if taken(path):
         raise DestinationExists(f"{path} exists; choose another name or remove it")
     dtype = np.dtype(dtype)
     if dtype.name not in ALLOWED:
@@ -111,8 +118,20 @@ def create_array(
     row_bytes = max(1, math.prod(shape[1:]) * dtype.itemsize)
     if chunk_rows is None:
         chunk_rows = min(max(1, _TARGET_CHUNK_BYTES // row_bytes), max(shape[0], 1)) if shape else 1
+    with calling(path):
+        return _created(path, shape, dtype, chunk_rows, dimension_names, attributes)
+
+
+def _created(
+    path: Place,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunk_rows: int,
+    dimension_names: Sequence[str] | None,
+    attributes: Mapping[str, Any] | None,
+) -> zarr.Array:
     return zarr.create_array(
-        str(path),
+        _zarr_store(path, read_only=False),
         shape=shape,
         chunks=(int(chunk_rows), *(max(n, 1) for n in shape[1:])) if shape else (),
         dtype=dtype.newbyteorder("="),
@@ -123,6 +142,13 @@ def create_array(
         attributes=dict(attributes or {}),
         zarr_format=3,
         config={"write_empty_chunks": True},
+    )
+
+
+def _zarr_store(path: Place, *, read_only: bool) -> Any:
+    """Return what Zarr's functions take as the store of an array."""
+    return (
+        ArrayStore(path.store, path.key, read_only=read_only) if isinstance(path, ObjectPath) else str(path)
     )
 
 
@@ -144,7 +170,8 @@ def write_array(
         dimension_names=dimension_names,
         attributes=attributes,
     )
-    stored[...] = array
+    with calling(path):
+        stored[...] = array
 
 
 def open_array(
@@ -188,12 +215,12 @@ def check_array(
     CorruptObject
         If metadata or chunks are absent or damaged.
     """
-    path = Path(path)
+    path = place(path)
     meta = read_json(path / "zarr.json")
     layout = check_array_metadata(meta, str(path), dtypes=dtypes, max_bytes=max_bytes, foreign=foreign)
     n_absent = check_chunks(path, layout, foreign=foreign, fill=fill)
     with decoding(path):
-        array = zarr.open_array(str(path), mode="r", zarr_format=3)
+        array = reading(path, lambda: opened(path, "r"))
     if array.shape != layout.shape or array.dtype != layout.dtype:
         raise CorruptObject(f"{path}: the metadata changed while it was read")
     return CheckedArray(path, layout, array, n_absent)
@@ -210,11 +237,21 @@ def read_array(
     if checked.layout.shape:
         return checked.rows()
     with decoding(checked.path):
-        return np.asarray(checked.zarr[...])
+        return np.asarray(reading(checked.path, lambda: checked.zarr[...]))
+
+
+def opened(path: Place, mode: Literal["r", "r+"]) -> zarr.Array:
+    """Open an array whose metadata has been checked."""
+    return zarr.open_array(_zarr_store(path, read_only=mode == "r"), mode=mode, zarr_format=3)
+
+
+def reading(path: Place, read: Callable[[], _T]) -> _T:
+    """Return what ``read`` returns; from an object store, answers that break off are asked for again."""
+    return repeated(read, path) if isinstance(path, ObjectPath) else read()
 
 
 @contextlib.contextmanager
-def decoding(path: Path) -> Iterator[None]:
+def decoding(path: Place) -> Iterator[None]:
     """Turn whatever a decoder raises about damaged bytes into `CorruptObject` naming the array."""
     try:
         yield

@@ -13,34 +13,34 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 from .digest import json_digest
 from .documents import write_group
 from .errors import CorruptObject
 from .paths import resolve_inside
+from .places import each, edges
 from .safe import check_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from .metadata import ArrayLayout
+    from .places import Place
     from .safe import CheckedArray
 
 SEALS, SHA256 = "seals", "sha256"
 _CHECKSUM_BYTES = 4
 
 
-def write_sealed_group(path: Path, attributes: Mapping[str, Any], names: Iterable[str]) -> None:
+def write_sealed_group(path: Place, attributes: Mapping[str, Any], names: Iterable[str]) -> None:
     """Write a group's marker, durably and never over another, over its finished arrays ``names``."""
     seals = {name: _seal(path / name, check_array(path / name).layout) for name in names}
     content = {**attributes, SEALS: seals}
     write_group(path, {**content, SHA256: json_digest(content)})
 
 
-def check_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
+def check_attributes(path: Place, attributes: Mapping[str, Any]) -> None:
     """Raise `CorruptObject` if a group's attributes are not those that were written with it."""
     content = {key: value for key, value in attributes.items() if key != SHA256}
     if SHA256 in attributes and attributes[SHA256] != json_digest(content):
@@ -48,7 +48,7 @@ def check_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
 
 
 def sealed_array(
-    path: Path, attributes: Mapping[str, Any], name: str, dtypes: frozenset[str]
+    path: Place, attributes: Mapping[str, Any], name: str, dtypes: frozenset[str]
 ) -> CheckedArray:
     """Open the array ``name`` of a group after `check_array` and a comparison with its seal."""
     folder = resolve_inside(path, name)
@@ -64,17 +64,16 @@ def sealed_array(
     return checked
 
 
-def _seal(path: Path, layout: ArrayLayout) -> str:
+def _seal(path: Place, layout: ArrayLayout) -> str:
     try:
         digest = hashlib.sha256((path / "zarr.json").read_bytes())
-        for index in range(math.prod(layout.grid)):
-            key = layout.key(_unravelled(index, layout.grid))
-            with open(path / key, "rb") as stream:
-                size = stream.seek(0, os.SEEK_END)
-                stream.seek(max(0, size - _CHECKSUM_BYTES))
-                digest.update(f"\n{key} {size} {stream.read().hex()}".encode())
+        places = (_unravelled(index, layout.grid) for index in range(math.prod(layout.grid)))
+        keys = [layout.key(place) for place in places]
+        ends = each(path, lambda key: edges(path / key, 0, _CHECKSUM_BYTES), keys)
     except FileNotFoundError as error:
         raise CorruptObject(f"{error.filename} has vanished; restore it from a copy") from error
+    for key, (size, _, checksum) in zip(keys, ends, strict=True):
+        digest.update(f"\n{key} {size} {checksum.hex()}".encode())
     return digest.hexdigest()
 
 

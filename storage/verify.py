@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .checkpoints import MIN_KEEP
@@ -12,12 +10,16 @@ from .errors import StorageError
 from .identity import differences
 from .manifest import FOLDER, Manifest, manifest_key, manifest_rounds
 from .models import load_model
-from .objects import LocalObjects
+from .places import place
 from .rounds import load_round, read_manifest
 from .run import CONFIG, RunDirectory
+from .s3_objects import objects_at
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
+
+    from .objects import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ def verify_run(path: str | os.PathLike[str]) -> list[Problem]:
     that has lost its newest manifest.  Unfinished attempts of drivers that died are no problem either;
     `clean_run` removes them.
     """
-    folder = Path(os.path.abspath(path))
-    store = LocalObjects(folder)
+    folder = place(path)
+    store = objects_at(folder)
     problems = []
     config_digest = None
     try:
@@ -75,11 +77,11 @@ def verify_model(path: str | os.PathLike[str]) -> list[Problem]:
     try:
         load_model(path)
     except (OSError, StorageError) as error:
-        return [_problem(Path(path).name, error)]
+        return [_problem(place(path).name, error)]
     return []
 
 
-def _manifests(store: LocalObjects, problems: list[Problem]) -> dict[int, Manifest]:
+def _manifests(store: ObjectStore, problems: list[Problem]) -> dict[int, Manifest]:
     """Return the manifests that can be believed; append what is wrong with the others."""
     rounds = manifest_rounds(store.list(FOLDER))
     found = {}
@@ -106,7 +108,7 @@ def _chain_problems(manifests: dict[int, Manifest], config_digest: str | None) -
                 yield Problem(key, "IdentityMismatch", f"{name} is {right!r}; the round before has {left!r}")
 
 
-def _whole_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
+def _whole_problems(store: ObjectStore, manifest: Manifest) -> Iterator[Problem]:
     """Check every file, and that together they can be read."""
     damaged = False
     for record in manifest.objects:
@@ -123,7 +125,7 @@ def _whole_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem
         yield _problem(f"objects/{manifest.attempt}", error)
 
 
-def _remaining_problems(store: LocalObjects, manifest: Manifest) -> Iterator[Problem]:
+def _remaining_problems(store: ObjectStore, manifest: Manifest) -> Iterator[Problem]:
     """Check what is left: retention may have deleted a superseded round wholly or in part."""
     for record in manifest.objects:
         try:

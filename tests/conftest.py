@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import logging
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bitfleet.storage.object_paths import ObjectPath
     from distributed import Client
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,6 +58,46 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
     centres = rng.normal(size=(5, 24)) * 3
     vectors = (centres[labels] + rng.normal(size=(600, 24))).astype(np.float32)
     return vectors, labels.astype(np.int64)
+
+
+#: What must never be seen anywhere but in the environment.
+SECRET = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
+_BUCKETS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of moto's S3 on loopback, in a thread of this process."""
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'bitfleet[s3]'")
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def s3(s3_endpoint, monkeypatch, caplog) -> Iterator[ObjectPath]:
+    """An empty bucket, with the credentials for it in the environment; they must not get anywhere else."""
+    from bitfleet.storage.object_paths import ObjectPath
+
+    name = f"bucket-{next(_BUCKETS)}"
+    made = urllib.request.Request(f"{s3_endpoint}/{name}", method="PUT")
+    urllib.request.urlopen(made, timeout=10).close()
+    for key, value in {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(key, value)
+    bucket = ObjectPath(name)
+    yield bucket
+    assert SECRET not in caplog.text
+    for item in bucket.walk():
+        assert SECRET.encode() not in (bucket / item["path"]).read_bytes()
 
 
 @pytest.fixture(scope="session")

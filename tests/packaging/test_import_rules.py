@@ -27,6 +27,7 @@ CONFINED = {
     "distributed": ("cluster.",),
     "zarr": ("storage.",),
     "numcodecs": ("storage.",),
+    "obstore": ("storage.",),
     "h5py": ("storage.formats.",),
     "pyarrow": ("storage.formats.",),
     "typer": ("pipeline.cli",),

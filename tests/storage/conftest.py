@@ -12,7 +12,15 @@ import pytest
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from bitfleet.storage.object_paths import ObjectPath
+
 DRIVER = Path(__file__).with_name("run_driver.py")
+
+
+@pytest.fixture(params=["local", "s3"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Path | ObjectPath:
+    """An empty place: a folder, and an address in an object store; the same holds of both."""
+    return tmp_path if request.param == "local" else request.getfixturevalue("s3") / "home"
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from bitfleet.storage.checkpoints import Checkpoints, MemoryCheckpoints
 from bitfleet.storage.clean import clean_run
 from bitfleet.storage.errors import CorruptObject, IdentityMismatch, ManifestConflict, StorageError
 from bitfleet.storage.identity import describe, differences
-from bitfleet.storage.objects import LocalObjects
 from bitfleet.storage.run import RunDirectory
+from bitfleet.storage.s3_objects import objects_at
 from bitfleet.storage.verify import verify_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ WRITING = [
 
 
 def attempts(run):
-    return LocalObjects(run).list("objects")
+    return objects_at(run).list("objects")
 
 
 def reopen(driver, path, **options):
@@ -43,8 +43,8 @@ def reopen(driver, path, **options):
 # --- reading back what was committed --------------------------------------------------------------------
 
 
-def test_a_new_run_has_no_round(driver, tmp_path):
-    checkpoints = RunDirectory.create(tmp_path / "run", driver.CONFIG).checkpoints(driver.IDENTITY)
+def test_a_new_run_has_no_round(driver, home):
+    checkpoints = RunDirectory.create(home / "run", driver.CONFIG).checkpoints(driver.IDENTITY)
     assert checkpoints.latest() is None
     assert checkpoints.history() == []
     with pytest.raises(ValueError, match="no round to refer to"):
@@ -57,10 +57,10 @@ def test_the_latest_round_is_read_back_bit_for_bit(driver, tmp_path, name):
     assert driver.same(reopen(driver, tmp_path / name).latest(), driver.expected(4))
 
 
-def test_a_resumed_run_ends_in_the_same_bits(driver, tmp_path):
+def test_a_resumed_run_ends_in_the_same_bits(driver, home):
     for rounds in (0, 1, 3, 6):
-        driver.run(tmp_path / "run", rounds)
-    assert driver.same(reopen(driver, tmp_path / "run").latest(), driver.expected(6))
+        driver.run(home / "run", rounds)
+    assert driver.same(reopen(driver, home / "run").latest(), driver.expected(6))
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,8 +102,8 @@ def test_arrays_come_back_read_only(driver, tmp_path):
         reopen(driver, tmp_path / "run").latest().arrays["weights"][0, 0] = 1.0
 
 
-def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, tmp_path):
-    history = driver.run(tmp_path / "run", 5).history()
+def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, home):
+    history = driver.run(home / "run", 5).history()
     assert [row["round"] for row in history] == [0, 1, 2, 3, 4, 5]
     assert [row["loss"] for row in history] == [driver.expected(r).scalars["loss"] for r in range(6)]
     assert all(row["time"].endswith("+00:00") for row in history)
@@ -112,8 +112,8 @@ def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, tmp_
 # --- references, as workers get them --------------------------------------------------------------------
 
 
-def test_a_reference_is_small_and_reads_its_round_even_if_a_later_one_is_there(driver, tmp_path):
-    checkpoints = driver.run(tmp_path / "run", 3)
+def test_a_reference_is_small_and_reads_its_round_even_if_a_later_one_is_there(driver, home):
+    checkpoints = driver.run(home / "run", 3)
     reference = checkpoints.reference()
     checkpoints.commit(driver.advance(checkpoints.latest()))
     assert len(pickle.dumps(reference)) < 1000
@@ -127,11 +127,11 @@ def test_a_reference_to_another_manifest_is_refused(driver, tmp_path):
         replace(reference, key="0" * 64).load()
 
 
-def test_a_reference_to_a_round_that_another_driver_has_retired_names_that_driver(driver, tmp_path):
-    reference = driver.run(tmp_path / "run", 0).reference()
-    driver.run(tmp_path / "run", 1)
+def test_a_reference_to_a_round_that_another_driver_has_retired_names_that_driver(driver, home):
+    reference = driver.run(home / "run", 0).reference()
+    driver.run(home / "run", 1)
     assert reference.load().round == 0
-    driver.run(tmp_path / "run", 3)
+    driver.run(home / "run", 3)
     with pytest.raises(ManifestConflict, match=f"round 1 was committed by process {os.getpid()} on "):
         reference.load()
 
@@ -200,15 +200,15 @@ def test_rounds_follow_one_another(driver, tmp_path):
         reopen(driver, tmp_path / "run").commit(driver.expected(3))
 
 
-def test_a_committed_round_is_never_committed_again(driver, tmp_path):
-    checkpoints = driver.run(tmp_path / "run", 2)
+def test_a_committed_round_is_never_committed_again(driver, home):
+    checkpoints = driver.run(home / "run", 2)
     for number in (0, 1, 2):
         with pytest.raises(ManifestConflict, match=f"round {number} was committed by process"):
             checkpoints.commit(driver.expected(number))
 
 
-def test_a_round_that_another_driver_made_anew_is_not_built_upon(driver, tmp_path):
-    path = tmp_path / "run"
+def test_a_round_that_another_driver_made_anew_is_not_built_upon(driver, home):
+    path = home / "run"
     checkpoints = driver.run(path, 2)
     (path / "manifests/00000002.json").unlink()
     state = driver.expected(3)
@@ -228,11 +228,11 @@ def test_keeping_fewer_than_two_rounds_is_refused(driver, tmp_path):
 # --- identity -------------------------------------------------------------------------------------------
 
 
-def test_each_field_that_differs_is_named(driver, tmp_path):
-    driver.run(tmp_path / "run", 1)
+def test_each_field_that_differs_is_named(driver, home):
+    driver.run(home / "run", 1)
     other = {**driver.IDENTITY, "fan_in": 4, "environment": {"numpy": "2", "blas": "a"}, "new": 1}
     with pytest.raises(IdentityMismatch) as caught:
-        reopen(driver, tmp_path / "run", identity=other, allow_environment_change=True).latest()
+        reopen(driver, home / "run", identity=other, allow_environment_change=True).latest()
     assert "fan_in: stored 8, given 4" in str(caught.value)
     assert "new: stored '(absent)', given 1" in str(caught.value)
     assert "environment" not in str(caught.value)
@@ -267,10 +267,10 @@ def test_true_is_not_one(driver, tmp_path):
 
 
 @pytest.mark.parametrize("keep", [2, 3])
-def test_only_the_newest_rounds_keep_their_arrays(driver, tmp_path, keep):
-    driver.run(tmp_path / "run", 5, keep=keep)
-    assert [int(name[:8]) for name in attempts(tmp_path / "run")] == list(range(6))[-keep:]
-    assert len(list((tmp_path / "run/manifests").iterdir())) == 6
+def test_only_the_newest_rounds_keep_their_arrays(driver, home, keep):
+    driver.run(home / "run", 5, keep=keep)
+    assert [int(name[:8]) for name in attempts(home / "run")] == list(range(6))[-keep:]
+    assert len(list((home / "run/manifests").iterdir())) == 6
 
 
 def test_retention_does_not_touch_what_no_manifest_names(driver, tmp_path):
@@ -355,20 +355,23 @@ def test_a_full_disk_leaves_the_rounds_before_intact(driver, tmp_path):
 # --- answers that are lost on the way -------------------------------------------------------------------
 
 
-class LostResponse(LocalObjects):
+class LostResponse:
     """A store behind a bad line: ``create`` does its work, or does not, and the answer never comes."""
 
     def __init__(self, root, *, performs: bool, times: int = 1, before=lambda: None) -> None:
-        super().__init__(root)
+        self.store = objects_at(root)
         self.performs, self.times, self.before = performs, times, before
+
+    def __getattr__(self, verb):
+        return getattr(self.store, verb)
 
     def create(self, key, data):
         if self.times == 0:
-            return super().create(key, data)
+            return self.store.create(key, data)
         self.times -= 1
         self.before()
         if self.performs:
-            super().create(key, data)
+            self.store.create(key, data)
         raise TimeoutError("no answer")
 
 
@@ -378,16 +381,16 @@ def over(driver, store, path) -> Checkpoints:
 
 
 @pytest.mark.parametrize("performs", [True, False])
-def test_a_commit_whose_answer_is_lost_is_recognised_as_ours(driver, tmp_path, performs):
-    driver.run(tmp_path / "run", 1)
-    checkpoints = over(driver, LostResponse(tmp_path / "run", performs=performs), tmp_path / "run")
+def test_a_commit_whose_answer_is_lost_is_recognised_as_ours(driver, home, performs):
+    driver.run(home / "run", 1)
+    checkpoints = over(driver, LostResponse(home / "run", performs=performs), home / "run")
     checkpoints.commit(driver.advance(checkpoints.latest()))
     assert checkpoints.reference().round == 2
-    assert driver.same(reopen(driver, tmp_path / "run").latest(), driver.expected(2))
+    assert driver.same(reopen(driver, home / "run").latest(), driver.expected(2))
 
 
-def test_a_lost_answer_does_not_hide_that_another_driver_won(driver, tmp_path):
-    path = tmp_path / "run"
+def test_a_lost_answer_does_not_hide_that_another_driver_won(driver, home):
+    path = home / "run"
     driver.run(path, 1)
     store = LostResponse(path, performs=True, before=lambda: driver.run(path, 2))
     checkpoints = over(driver, store, path)
@@ -397,16 +400,16 @@ def test_a_lost_answer_does_not_hide_that_another_driver_won(driver, tmp_path):
     assert verify_run(path) == []
 
 
-def test_a_line_that_stays_dead_is_an_error(driver, tmp_path):
-    driver.run(tmp_path / "run", 1)
-    checkpoints = over(driver, LostResponse(tmp_path / "run", performs=False, times=9), tmp_path / "run")
+def test_a_line_that_stays_dead_is_an_error(driver, home):
+    driver.run(home / "run", 1)
+    checkpoints = over(driver, LostResponse(home / "run", performs=False, times=9), home / "run")
     with pytest.raises(StorageError, match="no answer"):
         checkpoints.commit(driver.advance(checkpoints.latest()))
-    assert reopen(driver, tmp_path / "run").latest().round == 1
+    assert reopen(driver, home / "run").latest().round == 1
 
 
-def test_objects_cleaned_away_under_a_sleeping_driver_are_not_named(driver, tmp_path):
-    path = tmp_path / "run"
+def test_objects_cleaned_away_under_a_sleeping_driver_are_not_named(driver, home):
+    path = home / "run"
     driver.run(path, 1)
     faults = driver.At("commit.before_manifest", 2, lambda: clean_run(path, grace_seconds=0))
     with pytest.raises(StorageError, match="was removed before round 2 was committed"):

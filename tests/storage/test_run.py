@@ -9,31 +9,31 @@ from bitfleet.storage.events import HEARTBEAT, Heartbeat
 from bitfleet.storage.run import RunDirectory, status
 
 
-def test_create_then_open(driver, tmp_path):
-    created = RunDirectory.create(tmp_path / "runs/a", driver.CONFIG)
-    opened = RunDirectory.open(tmp_path / "runs/a")
+def test_create_then_open(driver, home):
+    created = RunDirectory.create(home / "runs/a", driver.CONFIG)
+    opened = RunDirectory.open(home / "runs/a")
     assert opened == created
     assert opened.config == driver.CONFIG
-    assert opened.path == tmp_path / "runs/a"
-    assert RunDirectory.exists(tmp_path / "runs/a")
-    assert not RunDirectory.exists(tmp_path / "runs")
+    assert opened.path == home / "runs/a"
+    assert RunDirectory.exists(home / "runs/a")
+    assert not RunDirectory.exists(home / "runs")
 
 
-def test_creating_twice_is_the_same_run_if_the_configuration_is(tmp_path):
-    first = RunDirectory.create(tmp_path, {"a": (1, 2), "b": {"c": 0.1}})
-    before = (tmp_path / "config.json").read_bytes()
-    assert RunDirectory.create(tmp_path, {"b": {"c": 0.1}, "a": [1, 2]}) == first
-    assert (tmp_path / "config.json").read_bytes() == before
+def test_creating_twice_is_the_same_run_if_the_configuration_is(home):
+    first = RunDirectory.create(home, {"a": (1, 2), "b": {"c": 0.1}})
+    before = (home / "config.json").read_bytes()
+    assert RunDirectory.create(home, {"b": {"c": 0.1}, "a": [1, 2]}) == first
+    assert (home / "config.json").read_bytes() == before
 
 
-def test_another_configuration_is_a_conflict_that_names_each_field(tmp_path):
-    RunDirectory.create(tmp_path, {"method": {"name": "posh", "n_bits": 64}, "seed": 0})
+def test_another_configuration_is_a_conflict_that_names_each_field(home):
+    RunDirectory.create(home, {"method": {"name": "posh", "n_bits": 64}, "seed": 0})
     with pytest.raises(IdentityMismatch) as caught:
-        RunDirectory.create(tmp_path, {"method": {"name": "posh", "n_bits": 32}, "seed": 1})
+        RunDirectory.create(home, {"method": {"name": "posh", "n_bits": 32}, "seed": 1})
     assert "method.n_bits: stored 64, given 32" in str(caught.value)
     assert "seed: stored 0, given 1" in str(caught.value)
     assert "name" not in str(caught.value)
-    assert RunDirectory.open(tmp_path).config["seed"] == 0
+    assert RunDirectory.open(home).config["seed"] == 0
 
 
 def test_what_is_no_run_is_an_error(tmp_path):
