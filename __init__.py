@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from .pipeline.distortion_profile import DistortionProfile, distortion_profile
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError
-    from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash, SpectralHashing
+    from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
+    from .pipeline.estimators_eigenfunctions import MDSH, SpectralHashing
     from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
     from .pipeline.stream import Streamed, open_stream, stream
+    from .pipeline.weighted_hamming import weighted_hamming
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset, DatasetWriter
     from .storage.errors import (
@@ -63,6 +65,7 @@ __all__ = [
     "KLSH",
     "KNNH",
     "LSH",
+    "MDSH",
     "NIBH",
     "NIBHCG",
     "POSH",
@@ -115,10 +118,12 @@ __all__ = [
     "spherical_hamming",
     "stream",
     "train",
+    "weighted_hamming",
 ]
 
 _HOME = {
-    ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash", "SpectralHashing"),
+    ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash"),
+    ".pipeline.estimators_eigenfunctions": ("MDSH", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),
@@ -135,6 +140,7 @@ _HOME = {
     ".pipeline.search": ("projections", "search"),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
+    ".pipeline.weighted_hamming": ("weighted_hamming",),
     ".pipeline.errors": ("ConfigError",),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset", "DatasetWriter"),

@@ -47,42 +47,6 @@ class IsoHash(BinaryHasher):
 
 
 @dataclass(eq=False, repr=False)
-class SpectralHashing(BinaryHasher):
-    """Spectral hashing: signs of the lowest eigenfunctions of a box around the principal components.
-
-    Parameters
-    ----------
-    n_bits : int
-        Code length b.
-    n_components : int or float, optional
-        Principal components in front, min(n_bits, d) by default.
-    center : bool
-        Subtract the mean.
-    random_state : int, RandomState or None
-        Without effect.
-
-    References
-    ----------
-    Weiss, Torralba, Fergus, *Spectral hashing*, NIPS 2008.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bitfleet import SpectralHashing
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> SpectralHashing(n_bits=4).fit(X).transform(X).shape
-    (100, 4)
-    """
-
-    _method: ClassVar[str] = "spectral_hashing"
-    n_bits: int = 64
-    _: KW_ONLY
-    n_components: int | float | None = None
-    center: bool = True
-    random_state: Any = None
-
-
-@dataclass(eq=False, repr=False)
 class CBE(BinaryHasher):
     """Circulant binary embedding: signs of a circulant projection, random or learned.
 

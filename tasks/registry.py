@@ -18,6 +18,7 @@ from .methods.itq import ITQ
 from .methods.klsh import KLSH
 from .methods.knnh import KNNH
 from .methods.lsh import LSH
+from .methods.mdsh import MDSH
 from .methods.nibh import NIBH
 from .methods.nibh_cg import NIBHCG
 from .methods.nystrom import Nystrom
@@ -46,6 +47,7 @@ METHODS: dict[str, type[Method]] = {
     "nystrom": Nystrom,
     "isohash": IsoHash,
     "spectral_hashing": SpectralHashing,
+    "mdsh": MDSH,
     "cbe": CBE,
     "sklsh": SKLSH,
     "agh": AGH,

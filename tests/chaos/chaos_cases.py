@@ -23,6 +23,7 @@ METHODS = {
     "posh": {"n_bits": 96, "n_active": 6, "n_epochs": 4},
     "isohash": {"n_bits": 24},
     "spectral_hashing": {"n_bits": 24},
+    "mdsh": {"n_bits": 24},
     "cbe": {"n_bits": 24, "n_iter": 3},
     "sklsh": {"n_bits": 24},
     "nibh": {"n_bits": 24, "n_iter": 3, "n_steps": 4},

@@ -19,6 +19,8 @@ ESTIMATORS = [
     bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
     bf.IsoHash(),
     bf.SpectralHashing(),
+    bf.MDSH(),
+    bf.MDSH(n_bits=3, sigma=0.5, products=True, n_bins=16),
     bf.CBE(n_bits=3),
     bf.SKLSH(),
     pytest.param(bf.NIBH(), marks=pytest.mark.long),  # 600 steps in each of the checks

@@ -34,6 +34,7 @@ ESTIMATORS = {
     "knnh": "KNNH",
     "isohash": "IsoHash",
     "spectral_hashing": "SpectralHashing",
+    "mdsh": "MDSH",
     "cbe": "CBE",
     "sklsh": "SKLSH",
     "nibh": "NIBH",

@@ -108,6 +108,7 @@ CASES = [
     ("fruit_fly", {"matrix": "orthogonal"}),
     ("sign", {"center": True, "n_bits": 7}),
     ("shd", {"n_iter": 21, "n_train": 40, "mean_tolerance": 0.0}),
+    ("mdsh", {"products": True}),
     ("agh", {"n_layers": 2, "n_anchors": 40}),
     ("klsh", {"kernel": "linear", "n_anchors": 40}),
     ("ssbc", {"n_bits": 3, "n_anchors": 40, "sketch_size": 4}),
