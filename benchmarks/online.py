@@ -1,12 +1,14 @@
 """Online SSBC: how well codes made on the way agree with the last ones, and what that costs in search.
 
-    python benchmarks/online.py [--streams iid class rotation] [--seeds 0 1 2] [--rows 20000]
+    python benchmarks/online.py [--streams iid class rotation] [--anchors all first] [--seeds 3 4 5]
     python benchmarks/online.py --memory 10000000       # resident memory over an endless stream
 
 20,000 MNIST digits stream by: in random order, sorted by class, or slowly turned from -45 to 45 degrees. The
-1,000 anchors and the 300 queries are other digits (queries turned at random); queries are coded by the last
-projection. Compared are the rule of `OnlineCoder` (aligned, frozen, burn-in coded once more or not) with
-directions as they come (raw) and with their signs alone aligned. Limits were set on seeds from 100 on.
+1,000 anchors are drawn from other digits of all kinds (``all``) or from the first 4,096 of the stream
+(``first``), as `bitfleet stream` does; the 300 queries are other digits, of all kinds (and turned at random),
+coded by the last projection. Compared are the rule of `OnlineCoder` (aligned, frozen, burn-in coded once more
+or not) with directions as they come (raw) and with their signs alone aligned. Limits were set on seeds from
+100 on.
 
 Prints one JSON line per result.
 """
@@ -14,9 +16,11 @@ Prints one JSON line per result.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,7 @@ from mnist import load_mnist
 from scipy.ndimage import rotate
 from threadpoolctl import threadpool_limits
 
-N_BITS, SKETCH, N_ANCHORS, N_QUERIES = 64, 128, 1000, 300
+N_BITS, SKETCH, N_ANCHORS, N_QUERIES, N_FIRST = 64, 128, 1000, 300, 4096
 
 
 class Signs(OnlineCoder):
@@ -69,7 +73,7 @@ def turned(rows: np.ndarray, angles: np.ndarray) -> np.ndarray:
 
 
 def draw(
-    X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int
+    X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int, anchors_from: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows in the order of the stream, queries, and anchors."""
     rng = np.random.default_rng(seed)
@@ -82,6 +86,8 @@ def draw(
         spread = [rng.uniform(-45, 45, len(part)) for part in found[1:]]
         angles = [np.linspace(-45, 45, n), *spread]
         found = tuple(turned(part, a) for part, a in zip(found, angles, strict=True))
+    if anchors_from == "first":
+        found = found[0], found[1], found[0][np.sort(rng.choice(N_FIRST, N_ANCHORS, replace=False))]
     return found
 
 
@@ -104,8 +110,10 @@ def agreement(online: np.ndarray, final: np.ndarray, n: int) -> dict[str, float]
     }
 
 
-def compare(X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int, rules: list[str]) -> None:
-    rows, queries, anchors = draw(X, y, stream, n, seed)
+def compare(
+    X: np.ndarray, y: np.ndarray, stream: str, anchors_from: str, n: int, seed: int, rules: list[str]
+) -> None:
+    rows, queries, anchors = draw(X, y, stream, n, seed, anchors_from)
     squares = np.square(rows, dtype=np.float64).sum(axis=1)
     nearest = np.argsort(squares - 2 * queries @ rows.T, axis=1, kind="stable")[:, :10]
     arrays, scalars = describe(anchors, np.ones(len(anchors), bool), "auto", center=True)
@@ -120,6 +128,7 @@ def compare(X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int, rules:
         result: dict[str, Any] = {
             "benchmark": "online",
             "stream": stream,
+            "anchors": anchors_from,
             "rule": name,
             "seed": seed,
             "n_rows": n,
@@ -138,7 +147,7 @@ def compare(X: np.ndarray, y: np.ndarray, stream: str, n: int, seed: int, rules:
 
 
 def memory(n: int) -> None:
-    """Stream rows of a generator and report the most memory that the process ever had."""
+    """Stream rows of a generator and report the memory of the process, now and at its highest."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(200, 16)).astype(np.float32) * 2
 
@@ -149,13 +158,20 @@ def memory(n: int) -> None:
     arrays, scalars = describe(anchors, np.ones(200, bool), "auto", center=True)
     A = Affinities(arrays["origin"], arrays["anchors"], scalars["sigma"], arrays["affinity_mean"])  # type: ignore[arg-type]
     coder, done, report = OnlineCoder(A, 16, 32), 0, 10_000
+    page = resource.getpagesize()
     begun = time.perf_counter()
     while done < n:
         coder.encode_next(some(5000))
         done += 5000
         if done >= report or done >= n:
-            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            result = {"benchmark": "online", "what": "memory", "n_rows": done, "most_mib": most}
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * page
+            result = {
+                "benchmark": "online",
+                "what": "memory",
+                "n_rows": done,
+                "resident_mib": round(resident / 2**20, 1),
+                "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            }
             print(json.dumps({**result, "seconds": round(time.perf_counter() - begun)}), flush=True)
             report *= 10
 
@@ -165,7 +181,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--streams", nargs="+", default=["iid", "class", "rotation"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--anchors", nargs="+", choices=["all", "first"], default=["all", "first"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 4, 5])
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--memory", type=int, help="rows to stream; nothing else is done")
@@ -175,9 +192,9 @@ def main() -> None:
             memory(options.memory)
             return
         X, y = load_mnist(None)
-        for stream in options.streams:
-            for seed in options.seeds:
-                compare(X, y, stream, options.rows, seed, options.rules)
+        cells = itertools.product(options.streams, options.anchors, options.seeds)
+        for stream, anchors_from, seed in cells:
+            compare(X, y, stream, anchors_from, options.rows, seed, options.rules)
 
 
 if __name__ == "__main__":

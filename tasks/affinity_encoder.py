@@ -9,13 +9,17 @@ cannot tell either, exactly. No BLAS and no exponential function of a library ha
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .affinity import TILE_ROWS, Affinities
 from .kernels.exact import exact_scores, padded_width
 from .kernels.fast import centre, sure_signs
 from .kernels.pack import packed_width
+from .points import tiles
+
+if TYPE_CHECKING:
+    from .affinity import Affinities
 
 _EXACT_AT_ONCE = 16  # rows whose distances to all anchors are listed at a time
 
@@ -80,19 +84,21 @@ class AffinityEncoder:
         ValueError
             If the shape is wrong, a row holds NaN or infinity, or distances overflow float64.
         """
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
-            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
-        if vectors.dtype.kind not in "buif":
-            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
-        for start in range(0, len(vectors), TILE_ROWS):
-            tile = vectors[start : start + TILE_ROWS]
-            if tile.dtype not in (np.float32, np.float64):
-                tile = tile.astype(np.float64)
-            tile = np.require(tile, tile.dtype.newbyteorder("="), ["C", "A"])
+        for start, tile in tiles(vectors, self.n_features):
             self._encode(tile, start, packed[start : start + len(tile)])
         return packed
+
+    def encode_tile(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return packed codes of at most `TILE_ROWS` rows and the float32 affinities that they came from."""
+        packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
+        [(start, tile)] = tiles(vectors, self.n_features)
+        return packed, self._encode(tile, start, packed)
+
+    def affinities_of(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the affinities that `encode_tile` would, of the same rows, without coding them."""
+        [(start, tile)] = tiles(vectors, self.n_features)
+        return self._affinities(tile, start)[0]
 
     def _prepare(self) -> None:
         m = len(self.weights)
@@ -101,7 +107,8 @@ class AffinityEncoder:
         self._columns = np.zeros((self.n_bits, padded_width(m)))
         self._columns[:, :m] = self.weights.T
 
-    def _encode(self, tile: np.ndarray, start: int, packed: np.ndarray) -> None:
+    def _affinities(self, tile: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return fast affinities and the rows' squared lengths."""
         rounded = np.empty(tile.shape, np.float32)
         squares = centre(tile, self.affinities.origin, rounded)
         finite = np.isfinite(squares)
@@ -110,7 +117,11 @@ class AffinityEncoder:
             raise ValueError(
                 f"expected finite vectors, but row {row} holds NaN, infinity or too large a number"
             )
-        w = self.affinities.of_centred(self._single, rounded, squares)
+        return self.affinities.of_centred(self._single, rounded, squares), squares
+
+    def _encode(self, tile: np.ndarray, start: int, packed: np.ndarray) -> np.ndarray:
+        """Write the codes of a tile, and return its fast affinities."""
+        w, squares = self._affinities(tile, start)
         scores = self._single.scores(w, self._weights32)
         errors = self.affinities.error(self._single, np.sqrt(squares), _norms(w))
         hopeless = ~np.isfinite(errors) | ~np.isfinite(scores).all(axis=1)
@@ -119,6 +130,7 @@ class AffinityEncoder:
         rows, columns = sure_signs(scores, errors, limits, packed)
         if len(rows):
             _set_bits(packed, rows, columns, self._decide(tile, rows, columns))
+        return w
 
     def _decide(self, tile: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return whether these scores are >= 0, by float64 where that suffices."""

@@ -83,14 +83,17 @@ def flips_between(sketch: np.ndarray, certificate: float, old: np.ndarray, new: 
     return float(np.mean(np.arccos(np.clip(cosines, -1, 1))) / np.pi)
 
 
-def mixing_index(sketch: np.ndarray, values: np.ndarray, projection: np.ndarray) -> tuple[float, float]:
-    """Return how far a projection is from the eigen-axes, and its share of the energy that they have.
+def mixing_index(sketch: np.ndarray, values: np.ndarray, basis: np.ndarray) -> float:
+    """Return how much a basis of the leading eigenvectors' space mixes them.
 
-    ``Σ_j ‖B p_j‖ / Σ_j √λ_j`` is 1 for the leading eigenvectors in any order and grows as they are mixed;
-    ``Σ_j ‖B p_j‖² / Σ_j λ_j`` is 1 for any basis of their space and falls outside it.
+    ``Σ_j ‖B p_j‖ / Σ_j √λ_j`` is 1 for the eigenvectors in any order and grows as they are mixed. Of vectors
+    that are not in their space it says nothing: what they lack in energy makes up for what they mix.
     """
-    energies = np.square(sketch @ projection).sum(axis=0)
-    best = values[: projection.shape[1]]
-    if not best.sum() > 0:
-        return 1.0, 1.0
-    return float(np.sqrt(energies).sum() / np.sqrt(best).sum()), float(energies.sum() / best.sum())
+    best = np.sqrt(values[: basis.shape[1]]).sum()
+    return float(np.linalg.norm(sketch @ basis, axis=0).sum() / best) if best > 0 else 1.0
+
+
+def energy_share(sketch: np.ndarray, values: np.ndarray, projection: np.ndarray) -> float:
+    """Return ``Σ_j ‖B p_j‖² / Σ_j λ_j``: 1 for any basis of the leading eigenvectors' space, less outside."""
+    best = values[: projection.shape[1]].sum()
+    return float(np.square(sketch @ projection).sum() / best) if best > 0 else 1.0

@@ -124,10 +124,12 @@ class Sketch(Protocol):
         ...
 
 
-def sketch_for(n_features: int, sketch_size: int, dtype: str, arrays: Arrays | None = None) -> Sketch:
+def sketch_for(
+    n_features: int, sketch_size: int, buffer_size: int, dtype: str, arrays: Arrays | None = None
+) -> Sketch:
     """Return the cheaper of exact sums and a sketch, empty or with the content of ``arrays``."""
     if n_features <= EXACT_UP_TO * sketch_size:
         return ExactGram(n_features, dtype=dtype) if arrays is None else ExactGram.from_arrays(arrays, dtype)
     if arrays is None:
-        return FrequentDirections(sketch_size, dtype=dtype)
-    return FrequentDirections.from_arrays(sketch_size, arrays)
+        return FrequentDirections(sketch_size, buffer_size=buffer_size, dtype=dtype)
+    return FrequentDirections.from_arrays(sketch_size, arrays, buffer_size=buffer_size)

@@ -1,14 +1,15 @@
 """Codes of a stream, each made before the next row is seen, that stay comparable.
 
-A `OnlineCoder` starts from anchors and what they say of each other: their own affinities are the first rows
+An `OnlineCoder` starts from anchors and what they say of each other: their own affinities are the first rows
 of its sketch. Then every row is coded by the projection that the rows before it made, and goes into the
-sketch; after every ``l`` rows the projection follows the sketch (`alignment`). When the share of bits that
-are still to flip is predicted to be under ``flip_limit``, the projection is *frozen*: from that row on
-there is one version of codes, and whoever has the few rows of the burn-in codes them once more.
+sketch, some at a time; after every ``l`` rows the projection follows the sketch (`alignment`). When the share
+of bits that are still to flip is predicted to be under ``flip_limit``, the projection is *frozen*: from that
+row on there is one version of codes, and whoever has the few rows of the burn-in codes them once more.
 
 Afterwards the sketch goes on as a monitor. Whenever the number of rows has doubled, it says how much a
 projection that had followed would have turned, against what chance explains (``drift``), and how well the
-frozen one still fits (``mixing``, ``energy``). What to do about it is for the user: `rebase` starts a new
+frozen one still fits: how much of the best space it catches (``energy``), and how far its basis of that space
+is from the best one (``mixing``). What to do about it is for the user: `rebase` starts a new
 major version, whose codes are not comparable with the ones before.
 
 Codes, versions and all numbers depend on the rows and their order alone, not on how many come at a time.
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .affinity import TILE_ROWS
 from .affinity_encoder import AffinityEncoder
-from .alignment import aligned, flips_between, mixing_index, predicted_flips
+from .alignment import aligned, energy_share, flips_between, mixing_index, predicted_flips
 from .sketch import FrequentDirections
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 FLIP_LIMIT = 0.02
 DRIFT_LIMIT = 3.0  # observed flips over predicted ones
-MIXING_LIMIT = 1.05
+MIXING_LIMIT = 1.03
 ENERGY_LIMIT = 0.97
 
 
@@ -47,12 +49,14 @@ class Monitor:
         Share of bits that more rows of the same kind would still flip, if the projection followed them.
     drift : float
         Flips between half the rows and all, over what chance explains; 0 before the second doubling.
-    mixing, energy : float
-        See `alignment.mixing_index`.
-    drift_alarm : bool
-        Whether ``drift`` was ever beyond 3.
+    mixing : float
+        `alignment.mixing_index` of the basis of the sketch's space that is nearest to the projection.
+    energy : float
+        `alignment.energy_share` of the projection.
+    drift_alarm, mixing_alarm : bool
+        Whether ``drift`` was ever beyond 3, ``mixing`` ever beyond 1.03.
     rebase_advised : bool
-        Whether mixing is beyond 1.05 or energy below 0.97.
+        Whether mixing is beyond 1.03 or energy below 0.97 now.
     """
 
     n_rows: int = 0
@@ -61,6 +65,7 @@ class Monitor:
     mixing: float = 1.0
     energy: float = 1.0
     drift_alarm: bool = False
+    mixing_alarm: bool = False
     rebase_advised: bool = False
 
 
@@ -130,9 +135,10 @@ class OnlineCoder:
         codes = [self._encoder.encode(rows[:0])]
         versions = [np.zeros(0, np.int32)]
         for part in self._parts(rows):
-            codes.append(self._encoder.encode(part))
+            coded, affinities = self._encoder.encode_tile(part)
+            codes.append(coded)
             versions.append(np.full(len(part), self.minor, np.int32))
-            self._take(part)
+            self._take(part, affinities)
         return np.concatenate(codes), np.concatenate(versions)
 
     def push(self, rows: np.ndarray) -> None:
@@ -142,6 +148,8 @@ class OnlineCoder:
 
     def rebase(self) -> None:
         """Begin a new major version with the directions of the sketch as they are."""
+        if len(self.pending):
+            self._learn(self._encoder.affinities_of(self.pending))
         vectors, _ = self._directions()
         self._set(self._filled(vectors), major=True)
         self.shadow, self.n_frozen, self.n_doubled = self.projection, -1, self.sketch.n_samples_seen_
@@ -169,18 +177,30 @@ class OnlineCoder:
     def _parts(self, rows: np.ndarray) -> Any:
         """Yield rows up to the next point at which the sketch takes them."""
         done = 0
+        rows = rows.astype(self.pending.dtype, copy=False)
         while done < len(rows):
-            n = min(len(rows) - done, self.sketch.sketch_size - len(self.pending))
+            n = min(len(rows) - done, self._at_once - len(self.pending))
             yield rows[done : done + n]
             done += n
 
-    def _take(self, rows: np.ndarray) -> None:
-        self.pending = np.concatenate([self.pending, rows.astype(self.pending.dtype, copy=False)])
-        if len(self.pending) < self.sketch.sketch_size:
-            return
-        for _, tile in self.affinities.tiles(self.pending, self.pending.dtype):
-            self.sketch.partial_fit(tile)
+    @property
+    def _at_once(self) -> int:
+        """Rows that the sketch takes at once: few while the projection follows, then a whole tile."""
+        return TILE_ROWS if self.frozen else min(self.sketch.sketch_size, TILE_ROWS)
+
+    def _take(self, rows: np.ndarray, affinities: np.ndarray | None = None) -> None:
+        """Let rows wait until there are enough; affinities, if they are known, serve if these are all."""
+        if len(rows) < self._at_once:
+            self.pending = np.concatenate([self.pending, rows])
+            if len(self.pending) < self._at_once:
+                return
+            rows, affinities = self.pending, None
+        self._learn(self._encoder.affinities_of(rows) if affinities is None else affinities)
+
+    def _learn(self, affinities: np.ndarray) -> None:
+        """Give affinities to the sketch, and do what is due after so many rows."""
         self.pending = self.pending[:0]
+        self.sketch.partial_fit(affinities)
         if not self.frozen:
             self._follow()
         if self.sketch.n_samples_seen_ >= 2 * max(self.n_doubled, len(self.affinities.anchors)):
@@ -199,8 +219,9 @@ class OnlineCoder:
         """Compare what a projection that follows has done since half the rows with what chance explains."""
         n, monitor = self.sketch.n_samples_seen_, self.monitor
         vectors, values = self._directions()
+        vectors = self._filled(vectors)
         rows = self.sketch.components_.astype(np.float64)
-        later = aligned(self._filled(vectors), self.shadow)
+        later = aligned(vectors, self.shadow)
         if self.n_doubled:  # the first doubling compares with the anchors alone, and is not heeded
             observed = flips_between(rows, self.sketch.certificate_, self.shadow, later)
             expected = self._predict(values, self.n_doubled, n)
@@ -208,7 +229,9 @@ class OnlineCoder:
             monitor.drift_alarm = monitor.drift_alarm or monitor.drift > DRIFT_LIMIT
         monitor.predicted_flips = self._predict(values)
         kept = values[self.drop_first :]
-        monitor.mixing, monitor.energy = mixing_index(rows, kept, self.projection)
+        monitor.mixing = mixing_index(rows, kept, aligned(vectors, self.projection))
+        monitor.energy = energy_share(rows, kept, self.projection)
+        monitor.mixing_alarm = monitor.mixing_alarm or monitor.mixing > MIXING_LIMIT
         monitor.rebase_advised = monitor.mixing > MIXING_LIMIT or monitor.energy < ENERGY_LIMIT
         monitor.n_rows = self.n_doubled = n
         self.shadow = later

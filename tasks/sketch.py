@@ -5,8 +5,8 @@ Of the rows A (n, d) seen so far B (l, d) is kept, l ``sketch_size``, such that 
     0 <= ‖A x‖² - ‖B x‖² <= Δ ‖x‖²        (0 <= AᵀA - BᵀB <= Δ I),
 
 where Δ is computed, not estimated (Liberty, 2013; Ghashami, Liberty, Phillips and Woodruff, 2016). Rows are
-gathered in a buffer of 2 l; when it is full it is *shrunk*: with C the buffer, U and w the eigenvectors and
-falling eigenvalues of ``C Cᵀ`` and ``δ = w[l]``, the first to be given up,
+gathered in a buffer of 2 l or so; when it is full it is *shrunk*: with C the buffer, U and w the eigenvectors
+and falling eigenvalues of ``C Cᵀ`` and ``δ = w[l]``, the first to be given up,
 
     B <- diag(√(1 - δ / w_j)) U_lᵀ C,        Δ <- Δ + δ.
 
@@ -42,7 +42,10 @@ class FrequentDirections:
     Parameters
     ----------
     sketch_size : int
-        Rows kept, l.  Twice as many are held in memory.
+        Rows kept, l.
+    buffer_size : int, optional
+        Rows held in memory, more than ``sketch_size``; twice as many by default.  More give a smaller
+        certificate and better directions; much more than four times as many cost time.
     dtype : {"float64", "float32"}
         In which rows are kept and multiplied.  float32 is about half as dear, but then
         ``slack_`` may be as large as the certificate.
@@ -73,17 +76,16 @@ class FrequentDirections:
     ((20, 50), True)
     """
 
-    def __init__(self, sketch_size: int, *, dtype: str = "float64") -> None:
-        try:
-            self.sketch_size = index(sketch_size)
-        except TypeError:
-            self.sketch_size = 0
-        if self.sketch_size < 1 or isinstance(sketch_size, bool):
-            raise ValueError(f"expected sketch_size to be an integer >= 1, got {sketch_size!r}")
+    def __init__(self, sketch_size: int, *, buffer_size: int | None = None, dtype: str = "float64") -> None:
+        self.sketch_size = _integer("sketch_size", sketch_size, 1)
+        least = self.sketch_size + 1
+        self.buffer_size = (
+            2 * self.sketch_size if buffer_size is None else _integer("buffer_size", buffer_size, least)
+        )
         if str(np.dtype(dtype)) not in DTYPES:
             raise ValueError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")
         self.dtype = np.dtype(dtype)
-        self._buffer: np.ndarray | None = None  # (2 l, d), made when the first rows say how wide
+        self._buffer: np.ndarray | None = None  # of buffer_size rows, made when the first say how wide
         self._n_rows = 0  # of the buffer that are in use
         self._energies = np.zeros(0)  # squared lengths of its first rows, which are orthogonal
         self._n_squared = 0  # of its rows are in _square already
@@ -113,7 +115,7 @@ class FrequentDirections:
         """
         rows = _checked(rows, self.n_features_in_, self.dtype)
         if self._buffer is None:
-            self._buffer = np.empty((2 * self.sketch_size, rows.shape[1]), self.dtype)
+            self._buffer = np.empty((self.buffer_size, rows.shape[1]), self.dtype)
         self._read = None
         done = 0
         while done < rows.shape[0]:
@@ -132,9 +134,9 @@ class FrequentDirections:
         Raises
         ------
         ValueError
-            If size, width or type differ.
+            If sizes, width or type differ.
         """
-        for field in ("sketch_size", "dtype"):
+        for field in ("sketch_size", "buffer_size", "dtype"):
             if getattr(self, field) != getattr(other, field):
                 raise ValueError(
                     f"expected sketches of the same {field}, got {getattr(self, field)} and "
@@ -147,12 +149,12 @@ class FrequentDirections:
                 f"expected sketches of rows of the same width, got {self.n_features_in_} and "
                 f"{other.n_features_in_}"
             )
-        merged = FrequentDirections(self.sketch_size, dtype=str(self.dtype))
+        merged = self._empty()
         stacked = np.concatenate([self._rows, other._rows])
         merged._take(stacked, self._energies, self._certificate + other._certificate)
         merged._square, merged._n_squared = self.square_ + other.square_, len(stacked)
         merged._rounding, merged._count = self._rounding + other._rounding, self._count + other._count
-        if len(stacked) > 2 * self.sketch_size:
+        if len(stacked) > self.buffer_size:
             merged._shrink()
             merged._take(merged._rows, merged._energies, merged._certificate)
         return merged
@@ -214,13 +216,15 @@ class FrequentDirections:
         }
 
     @classmethod
-    def from_arrays(cls, sketch_size: int, arrays: Arrays) -> FrequentDirections:
+    def from_arrays(
+        cls, sketch_size: int, arrays: Arrays, *, buffer_size: int | None = None
+    ) -> FrequentDirections:
         """Rebuild a sketch from what `arrays` returned; it goes on to the same bits."""
         rows = arrays["rows"]
-        sketch = cls(sketch_size, dtype=str(rows.dtype))
-        if rows.ndim != 2 or len(rows) > 2 * sketch_size or len(arrays["energies"]) > len(rows):
+        sketch = cls(sketch_size, buffer_size=buffer_size, dtype=str(rows.dtype))
+        if rows.ndim != 2 or len(rows) > sketch.buffer_size or len(arrays["energies"]) > len(rows):
             raise ValueError(
-                f"expected at most {2 * sketch_size} rows with a sketch of {sketch_size}, got {rows.shape}"
+                f"expected at most {sketch.buffer_size} rows with a sketch of {sketch_size}, got {rows.shape}"
             )
         if not rows.size:  # nothing has come yet
             return sketch
@@ -229,13 +233,16 @@ class FrequentDirections:
         sketch._rounding, sketch._count = float(arrays["rounding"]), int(arrays["count"])
         return sketch
 
+    def _empty(self) -> FrequentDirections:
+        return FrequentDirections(self.sketch_size, buffer_size=self.buffer_size, dtype=str(self.dtype))
+
     @property
     def _rows(self) -> np.ndarray:
         return np.empty((0, 0), self.dtype) if self._buffer is None else self._buffer[: self._n_rows]
 
     def _take(self, rows: np.ndarray, energies: np.ndarray, certificate: float) -> None:
         """Copy these rows into a buffer of at least the usual size."""
-        self._buffer = np.empty((max(len(rows), 2 * self.sketch_size), rows.shape[1]), self.dtype)
+        self._buffer = np.empty((max(len(rows), self.buffer_size), rows.shape[1]), self.dtype)
         self._buffer[: len(rows)] = rows
         self._n_rows, self._energies, self._certificate = len(rows), np.array(energies), certificate
 
@@ -281,6 +288,16 @@ class FrequentDirections:
             gram[r:, :r] = fresh @ rows[:r].T
             gram[r:, r:] = fresh @ fresh.T
         return gram
+
+
+def _integer(name: str, value: int, least: int) -> int:
+    try:
+        found = index(value)
+    except TypeError:
+        found = least - 1
+    if found < least or isinstance(value, bool):
+        raise ValueError(f"expected {name} to be an integer >= {least}, got {value!r}")
+    return found
 
 
 def _checked(rows: Any, width: int | None, dtype: np.dtype[Any]) -> Any:

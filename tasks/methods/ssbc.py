@@ -158,7 +158,7 @@ class SSBC:
             return GatherSample(self._sample(state)[1], info.n_features, info.dtype)
         if self.mode == "online":
             return OnlinePass(self.coder(state))
-        return AffinitySketch(affinities_of(state), self._sketch_size, self.sketch_dtype)
+        return AffinitySketch(affinities_of(state), self._sketch_size, self._buffer_size, self.sketch_dtype)
 
     def advance(self, state: RoundState, summary: Arrays) -> RoundState:
         """Take anchors, sigma and mean from the sample, or directions from the sketch."""
@@ -231,7 +231,7 @@ class SSBC:
 
     def new_sketch(self, n_anchors: int, arrays: Arrays | None = None) -> Sketch:
         """Return a sketch of affinities, empty or with the content of ``arrays``."""
-        return sketch_for(n_anchors, self._sketch_size, self.sketch_dtype, arrays)
+        return sketch_for(n_anchors, self._sketch_size, self._buffer_size, self.sketch_dtype, arrays)
 
     def finished(self, state: RoundState, sketch: Sketch, round: int) -> RoundState:
         """Return the finished state of a sketch of all rows so far."""
@@ -254,6 +254,11 @@ class SSBC:
     @property
     def _sketch_size(self) -> int:
         return 2 * (self.n_bits + self.drop_first) if self.sketch_size is None else self.sketch_size
+
+    @property
+    def _buffer_size(self) -> int:
+        """Rows that a sketch holds in memory: as many for a small one as for the default."""
+        return max(2 * self._sketch_size, 4 * (self.n_bits + self.drop_first))
 
     def _sample(self, state: RoundState) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of the anchors and of all sampled rows, both ascending."""

@@ -60,16 +60,16 @@ class AffinitySketch:
     Parameters
     ----------
     affinities : Affinities
-    sketch_size : int
+    sketch_size, buffer_size : int
     dtype : {"float64", "float32"}
         Of the sketch.
     """
 
     sequential: ClassVar[bool] = False
 
-    def __init__(self, affinities: Affinities, sketch_size: int, dtype: str) -> None:
+    def __init__(self, affinities: Affinities, sketch_size: int, buffer_size: int, dtype: str) -> None:
         self.affinities = affinities
-        self.size = len(affinities.anchors), sketch_size, dtype
+        self.size = len(affinities.anchors), sketch_size, buffer_size, dtype
 
     def init(self) -> dict[str, np.ndarray]:
         """Return the sums over no rows."""

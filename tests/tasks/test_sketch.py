@@ -36,18 +36,25 @@ MATRICES = {
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[np.ndarray, list[int], list[int], int]:
-    """Rows, where they are split, in which order neighbours merge, and the sketch's size."""
+def streams(draw: st.DrawFn) -> tuple[np.ndarray, list[int], list[int], tuple[int, int]]:
+    """Rows, where they are split, in which order neighbours merge, and the sketch's sizes."""
     n = draw(st.integers(1, 200))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     A = MATRICES[draw(st.sampled_from(sorted(MATRICES)))](rng, n)
     cuts = sorted(draw(st.lists(st.integers(0, n), max_size=8)))
     order = [draw(st.integers(0, i)) for i in range(len(cuts) - 1, -1, -1)]
-    return A, cuts, order, draw(st.integers(1, D + 2))
+    size = draw(st.integers(1, D + 2))
+    return A, cuts, order, (size, size + draw(st.integers(1, 3 * size)))
 
 
-def merged(A: np.ndarray, cuts: list[int], order: list[int], size: int, dtype: str) -> FrequentDirections:
-    parts = [FrequentDirections(size, dtype=dtype).partial_fit(part) for part in np.split(A, cuts)]
+def sketch_of(sizes: tuple[int, int], dtype: str) -> FrequentDirections:
+    return FrequentDirections(sizes[0], buffer_size=sizes[1], dtype=dtype)
+
+
+def merged(
+    A: np.ndarray, cuts: list[int], order: list[int], sizes: tuple[int, int], dtype: str
+) -> FrequentDirections:
+    parts = [sketch_of(sizes, dtype).partial_fit(part) for part in np.split(A, cuts)]
     for place in order:
         parts[place : place + 2] = [parts[place].merge(parts[place + 1])]
     return parts[0]
@@ -60,8 +67,9 @@ def lost(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 @settings(max_examples=80, deadline=None)
 @given(streams())
 def test_the_certificate_holds_over_any_split_and_merge_tree(case: tuple) -> None:
-    A, cuts, order, size = case
-    sketch = merged(A, cuts, order, size, "float64")
+    A, cuts, order, sizes = case
+    size = sizes[0]
+    sketch = merged(A, cuts, order, sizes, "float64")
     square, gone = np.sum(A**2), lost(A, sketch.components_)
     assert len(sketch.components_) <= size
     assert gone[0] >= -1e-9 * square
@@ -76,9 +84,9 @@ def test_the_certificate_holds_over_any_split_and_merge_tree(case: tuple) -> Non
 @settings(max_examples=40, deadline=None)
 @given(streams())
 def test_float32_keeps_it_up_to_its_slack(case: tuple) -> None:
-    A, cuts, order, size = case
+    A, cuts, order, sizes = case
     A = A.astype(np.float32)
-    sketch = merged(A, cuts, order, size, "float32")
+    sketch = merged(A, cuts, order, sizes, "float32")
     assert sketch.components_.dtype == np.float32
     gone = lost(A.astype(float), sketch.components_)
     assert gone[0] >= -sketch.slack_
@@ -100,13 +108,12 @@ def test_long_streams_stay_within_certificate_and_slack(name: str) -> None:
 @given(streams(), st.sampled_from(["float64", "float32"]))
 def test_bits_depend_on_the_rows_alone(case: tuple, dtype: str) -> None:
     """Not on how many come at a time, nor on being read, stored or sparse in between."""
-    A, cuts, _, size = case
-    whole = FrequentDirections(size, dtype=dtype).partial_fit(A)
-    pieces = FrequentDirections(size, dtype=dtype)
+    A, cuts, _, sizes = case
+    whole, pieces = sketch_of(sizes, dtype).partial_fit(A), sketch_of(sizes, dtype)
     for part in np.split(A, cuts):
         pieces.partial_fit(scipy.sparse.csr_matrix(part) if len(part) % 2 else part)
         assert pieces.certificate_ >= 0
-        pieces = FrequentDirections.from_arrays(size, pieces.arrays())
+        pieces = FrequentDirections.from_arrays(sizes[0], pieces.arrays(), buffer_size=sizes[1])
     for left, right in zip(whole.arrays().values(), pieces.arrays().values(), strict=True):
         assert left.tobytes() == right.tobytes()
     assert whole.components_.tobytes() == pieces.components_.tobytes()
@@ -153,7 +160,7 @@ def test_merging_changes_neither_side_and_no_rows_change_nothing() -> None:
 
 def test_exact_sums_take_over_where_they_are_cheaper() -> None:
     A = MATRICES["affinities"](np.random.default_rng(4), 300)
-    exact = sketch_for(D, 2, "float64").partial_fit(A[:100]).merge(ExactGram(D).partial_fit(A[100:]))
+    exact = sketch_for(D, 2, 4, "float64").partial_fit(A[:100]).merge(ExactGram(D).partial_fit(A[100:]))
     assert isinstance(exact, ExactGram)
     values, vectors = exact.spectrum()
     expected = np.linalg.svd(A)
@@ -161,13 +168,16 @@ def test_exact_sums_take_over_where_they_are_cheaper() -> None:
     np.testing.assert_allclose(np.abs(np.sum(vectors.T * expected.Vh, axis=1)), 1, atol=1e-6)
     assert exact.certificate_ == 0
     assert exact.n_samples_seen_ == 300
-    assert isinstance(sketch_for(17, 2, "float64"), FrequentDirections)
+    assert isinstance(sketch_for(17, 2, 4, "float64"), FrequentDirections)
 
 
 def test_bad_input_says_what_is_wrong_and_changes_nothing() -> None:
     for bad in (0, -1, 2.5, True, "three"):
         with pytest.raises(ValueError, match="sketch_size to be an integer >= 1"):
             FrequentDirections(bad)  # type: ignore[arg-type]
+    for bad in (3, 2.5, "many"):
+        with pytest.raises(ValueError, match="buffer_size to be an integer >= 4"):
+            FrequentDirections(3, buffer_size=bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="dtype to be one of float64, float32"):
         FrequentDirections(3, dtype="float16")
     sketch = FrequentDirections(3).partial_fit(np.ones((20, D)))
@@ -185,6 +195,8 @@ def test_bad_input_says_what_is_wrong_and_changes_nothing() -> None:
     np.testing.assert_array_equal(sketch.components_, before)
     with pytest.raises(ValueError, match="same sketch_size, got 3 and 4"):
         sketch.merge(FrequentDirections(4))
+    with pytest.raises(ValueError, match="same buffer_size, got 6 and 7"):
+        sketch.merge(FrequentDirections(3, buffer_size=7))
     with pytest.raises(ValueError, match="same width, got 12 and 2"):
         sketch.merge(FrequentDirections(3).partial_fit([[1.0, 2.0]]))
     with pytest.raises(ValueError, match="overflow float32"):
