@@ -46,6 +46,9 @@ LOCAL_CONFIG: dict[str, Any] = {
     "distributed.nanny.pre-spawn-environ": ONE_THREAD,
     "distributed.worker.profile.enabled": False,
 }
+# A worker that died is replaced at once, but on a machine with much else to do that may take longer than
+# the 15 s after which Dask gives up its place for good: in the end there would be no worker left.
+REPLACEMENT_CONFIG = {"distributed.deploy.lost-worker-timeout": "5 minutes"}
 _GUARD = (
     "worker processes import the script that starts them: put what it does under "
     '`if __name__ == "__main__":`, or give scheduler="serial"'
@@ -148,7 +151,7 @@ def _local_client(
     count = n_workers or max(1, CPU_COUNT // threads_per_worker)
     limit = MEMORY_LIMIT // count if memory_limit is None else parse_bytes(memory_limit)
     cluster = _local_cluster(count, threads_per_worker, limit)
-    with cluster, Client(cluster) as client:
+    with dask.config.set(REPLACEMENT_CONFIG), cluster, Client(cluster) as client:
         yield client
 
 
