@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_profile import DistortionProfile, distortion_profile
     from .pipeline.distortion_result import Distortion
-    from .pipeline.errors import ConfigError
+    from .pipeline.errors import ConfigError, JobFailed
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_eigenfunctions import MDSH, SpectralHashing
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
+    from .pipeline.job import Job, submit
     from .pipeline.model import Model, load
     from .pipeline.refine import fit_decoder
     from .pipeline.search import projections, search
@@ -91,6 +92,8 @@ __all__ = [
     "FruitFly",
     "IdentityMismatch",
     "IsoHash",
+    "Job",
+    "JobFailed",
     "ManifestConflict",
     "Model",
     "Nystrom",
@@ -117,6 +120,7 @@ __all__ = [
     "search",
     "spherical_hamming",
     "stream",
+    "submit",
     "train",
     "weighted_hamming",
 ]
@@ -141,7 +145,8 @@ _HOME = {
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.weighted_hamming": ("weighted_hamming",),
-    ".pipeline.errors": ("ConfigError",),
+    ".pipeline.errors": ("ConfigError", "JobFailed"),
+    ".pipeline.job": ("Job", "submit"),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset", "DatasetWriter"),
     ".storage.errors": (

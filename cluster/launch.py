@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 from dask.system import CPU_COUNT
-from dask.utils import parse_bytes
+from dask.utils import parse_bytes, parse_timedelta
 from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 REGISTER_AGAIN_SECONDS = 1.0
+ANSWER_SECONDS = 20.0  # a scheduler that does not answer for so long is lost; Dask itself gives it 30
 
 # Threads are pinned before a worker imports NumPy, and again around each task
 ONE_THREAD = {
@@ -191,12 +192,17 @@ def _remote_client(address: str) -> Client:
 
 def _registered(address: str) -> Client:
     try:
-        return Client(address)
+        return Client(address, timeout=patience())
     except AssertionError:
         # distributed expects nothing but the answer to its registration, but the scheduler may just then
         # tell all clients of keys that another one has cancelled
         time.sleep(REGISTER_AGAIN_SECONDS)
-        return Client(address)
+        return Client(address, timeout=patience())
+
+
+def patience() -> float:
+    """Return the seconds after which a scheduler that does not answer is lost."""
+    return float(min(ANSWER_SECONDS, parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))))
 
 
 def _read_text(path: str) -> str:

@@ -1,6 +1,7 @@
 """The command line: `bitfleet VERB …`.
 
-Here are the verbs around training; those on data, codes and results are in `cli_data`.  Modules that take
+Here are the verbs around training; those on data, codes and results are in `cli_data`, those on jobs that run
+elsewhere in `cli_jobs`.  Modules that take
 long to import are imported where they are used, so that ``--help`` answers at once.
 """
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from . import cli_data
+from . import cli_data, cli_jobs
 from .cli_output import Output, verb
 
 if TYPE_CHECKING:
@@ -160,25 +161,6 @@ def run_(
     return result
 
 
-def status(output: Output, run: Run) -> dict[str, Any]:
-    """Tell how a run is doing: running, finished, failed or interrupted, its round and latest metrics.
-
-    Example: `bitfleet status runs/posh --json`
-    """
-    from ..storage.run import RunDirectory
-    from ..storage.run import status as status_of
-    from .errors import ConfigError
-    from .progress import followed
-
-    if not RunDirectory.exists(run):
-        raise ConfigError(f"there is no run at {run}; start one with: bitfleet train DATA {run}")
-    result = {"path": str(run), **status_of(run)}
-    result["metrics"] = followed(result["metrics"])
-    told = {k: v for k, v in result.items() if not isinstance(v, dict) and k != "rate"}
-    output.table(told | {"rounds/s": result.get("rate")} | result["metrics"])
-    return result
-
-
 def _where(scheduler: str, workers: int | None, memory_limit: str | None) -> Where:
     from .executors import choose
 
@@ -221,7 +203,9 @@ def _options(
     """
 
 
-_VERBS: tuple[Callable[..., Any], ...] = (cli_data.ingest, train, resume, run_, status, *cli_data.VERBS)
+_VERBS: tuple[Callable[..., Any], ...] = (
+    cli_data.ingest, train, resume, run_, *cli_jobs.VERBS, *cli_data.VERBS,
+)  # fmt: skip
 for _verb in _VERBS:
     verb(app, _verb)
 

@@ -8,8 +8,10 @@ errors.  The method table is checked against the fields of the method's own data
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
+import os
 import tomllib
 import typing
 from pathlib import Path
@@ -177,11 +179,16 @@ def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Jo
         raise ConfigError(f"expected a job file (TOML), but {path} is a folder") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    for key, value in (overrides or {}).items():
-        _assign(content, key, value)
-    job = validated(Job, content, str(path))
-    job.build_method()
-    return _resolved(job, path.resolve().parent)
+    return _job(content, overrides, str(path), path.resolve().parent)
+
+
+def as_job(
+    job: str | os.PathLike[str] | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> Job:
+    """Return the job in a file, or of tables as a file would hold them (paths relative to this folder)."""
+    if isinstance(job, str | os.PathLike):
+        return load_job(Path(job), overrides)
+    return _job(copy.deepcopy(dict(job)), overrides, "the job", Path.cwd())
 
 
 def method_names() -> list[str]:
@@ -246,6 +253,14 @@ def validated(model: type[_T], value: Any, source: str) -> _T:
         return model.model_validate(value)
     except ValidationError as error:
         raise ConfigError(f"{source}: {_explain(error, model)}") from None
+
+
+def _job(content: dict[str, Any], overrides: Mapping[str, Any] | None, source: str, folder: Path) -> Job:
+    for key, value in (overrides or {}).items():
+        _assign(content, key, value)
+    job = validated(Job, content, source)
+    job.build_method()
+    return _resolved(job, folder)
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:

@@ -4,6 +4,7 @@
 
     PipelineError
      ├─ ConfigError     the job, a flag or an argument cannot be used as it stands      exit code 2
+     ├─ JobFailed       a submitted job has ended with an error                         that error's code
      └─ Interrupted     a stop was asked for and the run ended after a whole round      exit code 130
 
     OSError of a place (no space, not writable, name too long)                          exit code 2
@@ -46,8 +47,29 @@ class ConfigError(PipelineError, ValueError):
     """The job, a flag or an argument cannot be used as it stands; the message names it and the remedy."""
 
 
+class JobFailed(PipelineError):
+    """A job that was submitted has ended with an error.
+
+    Attributes
+    ----------
+    code : int
+        The exit code of that error.
+    """
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        self.code = code
+        super().__init__(message)
+
+
 class Interrupted(PipelineError):
     """A stop was asked for; the run ended after a committed round and can be resumed.
+
+    Parameters
+    ----------
+    round : int
+    run : Path, optional
+    cancelled : str, optional
+        By whom and when, if the stop was asked for by `bitfleet cancel`.
 
     Attributes
     ----------
@@ -57,15 +79,18 @@ class Interrupted(PipelineError):
         The run directory, None where the rounds were kept in memory.
     """
 
-    def __init__(self, round: int, run: Path | None = None) -> None:
+    def __init__(self, round: int, run: Path | None = None, cancelled: str | None = None) -> None:
         self.round = round
         self.run = run
         remedy = "nothing was kept on disk" if run is None else f"go on with: bitfleet resume {run}"
-        super().__init__(f"stopped after round {round}; {remedy}")
+        how = "stopped" if cancelled is None else f"cancelled ({cancelled})"
+        super().__init__(f"{how} after round {round}; {remedy}")
 
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code that stands for ``error``; 1 is an error that nobody foresaw."""
+    if isinstance(error, JobFailed):
+        return error.code
     for types, code in _EXIT_CODES:
         if isinstance(error, types):
             return code

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage import requests
 from ..storage.claims import abandoned
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import CorruptObject, DestinationExists
@@ -16,11 +18,12 @@ from ..storage.run import RunDirectory
 from . import runs
 from .api import encode_into
 from .arrays import as_dataset
-from .errors import one_line
+from .errors import Interrupted, one_line
 from .evaluate import evaluate
 from .executors import SERIAL, Where, joined
 from .model import Model, load
-from .opening import prepare
+from .opening import Run, prepare
+from .recording import recorded_job
 from .refine import fit_decoder
 from .report import write_report
 from .results import as_record, read_results, save_results
@@ -58,18 +61,57 @@ def run_job(
         If codes of another model or other data are where the job wants its own.
     """
     control = control or runs.Control()
-    with ExitStack() as stack:
+    run = prepared(job)
+    requests.withdraw(run.path)
+    with recorded_job(run) as finished, ExitStack() as stack:
         # one cluster for the whole job, started when the first thing needs it
         place = cache(lambda: stack.enter_context(joined(Where(job.cluster), note=control.note)))
-        model = _trained(job, place, control, allow_environment_change)
-        result: dict[str, Any] = {"run": job.run.path, "model": model.digest}
-        codes = None
-        if job.encode is not None:
-            codes = _encoded(job.encode, job, model, place)
-            result["codes"] = codes.digest
-        if job.evaluate is not None:
-            metrics = _evaluated(job.evaluate, job, model, place, codes)
-            result["metrics"] = {entry["name"]: entry["value"] for entry in metrics}
+        result = perform(job, run, place, control, allow_environment_change=allow_environment_change)
+        finished(result)
+    return result
+
+
+def prepared(job: Job) -> Run:
+    """Put the job's run in place, before there is a cluster."""
+    return prepare(
+        job.data.path,
+        job.run.path,
+        job.build_method(),
+        where=Where(job.cluster),
+        seed=job.run.seed,
+        block_rows=job.run.block_rows,
+        fan_in=job.run.fan_in,
+        preprocess_on=job.data.preprocess_on,
+    )
+
+
+def perform(
+    job: Job, run: Run, place: Place, control: runs.Control, *, allow_environment_change: bool = False
+) -> dict[str, Any]:
+    """Do what `run_job` does, in a run that is in place and with somebody who records how it ends."""
+    log = run.directory.events()
+
+    def enter(stage: str) -> None:
+        cancelled = requests.stop_asked(run.path)
+        if stage != "train" and (cancelled is not None or control.should_stop()):
+            raise Interrupted(model.state.round, run.path, cancelled)
+        log.append("stage", stage=stage)
+
+    enter("train")
+    where = SERIAL if (run.path / runs.MODEL).exists() else place()
+    model = runs.go_on(
+        run, where, replace(control, of_job=True), allow_environment_change=allow_environment_change
+    )
+    result: dict[str, Any] = {"run": job.run.path, "model": model.digest}
+    codes = None
+    if job.encode is not None:
+        enter("encode")
+        codes = _encoded(job.encode, job, model, place)
+        result["codes"] = codes.digest
+    if job.evaluate is not None:
+        enter("evaluate")
+        metrics = _evaluated(job.evaluate, job, model, place, codes)
+        result["metrics"] = {entry["name"]: entry["value"] for entry in metrics}
     result["report"] = str(write_report(job.run.path))
     return result
 
@@ -112,22 +154,6 @@ def evaluate_run(
         except OSError as error:  # the result itself is not lost
             logger.warning("the run %s does not keep this evaluation: %s", keep_in, one_line(error))
     return as_record(result)
-
-
-def _trained(job: Job, place: Place, control: runs.Control, allow_environment_change: bool) -> Model:
-    """Train, or return the model of the finished run."""
-    run = prepare(  # config.json is there before a cluster
-        job.data.path,
-        job.run.path,
-        job.build_method(),
-        where=Where(job.cluster),
-        seed=job.run.seed,
-        block_rows=job.run.block_rows,
-        fan_in=job.run.fan_in,
-        preprocess_on=job.data.preprocess_on,
-    )
-    where = SERIAL if (run.path / runs.MODEL).exists() else place()
-    return runs.go_on(run, where, control, allow_environment_change=allow_environment_change)
 
 
 def _encoded(table: EncodeTable, job: Job, model: Model, place: Place) -> Codes:

@@ -6,25 +6,26 @@ finished when its model is there.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..storage import events
-from ..storage.errors import CorruptObject, DestinationExists, ManifestConflict
+from ..storage import events, requests
+from ..storage.errors import CorruptObject, DestinationExists
 from ..tasks.protocols import DataInfo, RoundState
-from .errors import Interrupted, one_line
+from .errors import Interrupted
 from .executors import SERIAL, Where, choose, open_executor
 from .model import Model, load
 from .opening import Run, checkpoints_of, open_run, prepare
 from .preprocess import moments_of
 from .progress import broadcast
-from .train import Event, RoundCommitted, RunFinished, RunStarted, ignore, never, train
+from .recording import log_to, recorded_run
+from .train import Event, RunFinished, ignore, never, train
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..storage.checkpoints import Checkpoints
@@ -36,11 +37,16 @@ MODEL = "model.zarr"
 
 @dataclass(frozen=True)
 class Control:
-    """How a caller follows a run and stops it."""
+    """How a caller follows a run and stops it.
+
+    ``of_job``: training is a part of a job, which gives the signs of life and has taken back an old request
+    to stop.
+    """
 
     emit: Callable[[Event], None] = ignore
     note: Callable[[str], None] | None = None
     should_stop: Callable[[], bool] = never
+    of_job: bool = False
 
 
 def start(
@@ -101,8 +107,11 @@ def go_on(
         return load(run.path)
     if stored is not None and run.method.done(RoundState(stored.round, stored.arrays, stored.scalars)):
         where = SERIAL  # all rounds are there, only the model is missing
-    emit = broadcast(_log_to(run.directory.events()), control.emit)
-    with _recorded(run), events.Heartbeat(run.path):
+    if not control.of_job:
+        requests.withdraw(run.path)
+    emit = broadcast(log_to(run.directory.events()), control.emit)
+    alive = nullcontext() if control.of_job else events.Heartbeat(run.path)
+    with recorded_run(run, of_job=control.of_job), alive:
         with open_executor(
             where, shared=run.path, allow_environment_change=allow_environment_change, note=control.note
         ) as executor:
@@ -135,10 +144,10 @@ def _train(
             run.config.seed,
             emit,
             moments=moments,
-            should_stop=should_stop,
+            should_stop=lambda: should_stop() or requests.stop_asked(run.path) is not None,
         )
     except Interrupted as stop:
-        raise Interrupted(stop.round, run.path) from None
+        raise Interrupted(stop.round, run.path, requests.stop_asked(run.path)) from None
 
 
 def _save(model: Model, target: Path) -> Model:
@@ -149,36 +158,3 @@ def _save(model: Model, target: Path) -> Model:
         if load(target).digest != model.digest:
             raise CorruptObject(f"{target} is not the model of this run; remove it and resume") from None
     return replace(model, path=target)
-
-
-@contextmanager
-def _recorded(run: Run) -> Iterator[None]:
-    """Write into the run's events that a driver began, and how it ended unless it finished."""
-    log = run.directory.events()
-    log.append(events.RUN_STARTED, method=run.method.name, rows=run.dataset.n_rows)
-    try:
-        yield
-    except (Interrupted, KeyboardInterrupt) as stop:
-        log.append(events.RUN_INTERRUPTED, reason=one_line(stop))
-        raise
-    except ManifestConflict as conflict:
-        log.append("overtaken", error=one_line(conflict))  # the run itself goes on, with the winner
-        raise
-    except BaseException as error:
-        log.append(events.RUN_FAILED, error=one_line(error), type=type(error).__name__)
-        raise
-
-
-def _log_to(log: events.Events) -> Callable[[Event], None]:
-    """Return a sink that writes events into the run's log."""
-
-    def emit(event: Event) -> None:
-        match event:
-            case RunStarted():
-                log.append("training", **asdict(event))
-            case RoundCommitted():
-                log.append("round", **(asdict(event) | {"scalars": dict(event.scalars)}))
-            case RunFinished():
-                log.append(events.RUN_FINISHED, **asdict(event))
-
-    return emit

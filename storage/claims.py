@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import uuid
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from .documents import read_json
@@ -22,9 +23,25 @@ from .objects import TEMPORARY
 from .paths import sync_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CLAIM = ".writer.json"
+_OWNER: ContextVar[str | None] = ContextVar("owner of claims", default=None)
+
+
+@contextlib.contextmanager
+def owned_by(owner: str) -> Iterator[None]:
+    """While entered, claim in the name of ``owner``, and take over what another process claimed in it.
+
+    For a writer that is moved to another machine, from where nobody can tell that its first process is dead.
+    Two that live at once, because the first is only cut off, must write the same.
+    """
+    token = _OWNER.set(owner)
+    try:
+        yield
+    finally:
+        _OWNER.reset(token)
 
 
 def claim_folder(path: Path) -> None:
@@ -53,7 +70,10 @@ def claim_folder(path: Path) -> None:
 
 def mark(folder: Path) -> None:
     """Claim a folder that is this process's own, such as one for scratch files."""
-    (folder / CLAIM).write_text(json.dumps({"where": _where(), "pid": os.getpid()}))
+    claim = {"where": _where(), "pid": os.getpid()}
+    if (owner := _OWNER.get()) is not None:
+        claim["owner"] = owner
+    (folder / CLAIM).write_text(json.dumps(claim))
 
 
 def remove_abandoned(folder: Path, prefix: str) -> None:
@@ -70,7 +90,7 @@ def release_folder(path: Path) -> None:
 
 
 def abandoned(path: Path) -> bool:
-    """Tell whether a folder is unfinished and its writer a process of this machine that is no more."""
+    """Tell whether a folder is unfinished and its writer is no more: dead on this machine, or moved here."""
     if (path / "zarr.json").exists() or not (path / CLAIM).is_file():
         return False
     try:
@@ -78,6 +98,9 @@ def abandoned(path: Path) -> bool:
     except (StorageError, OSError):
         return False
     pid = claim.get("pid")
+    me = {"where": _where(), "pid": os.getpid()}
+    if claim.get("owner") is not None and claim["owner"] == _OWNER.get():
+        return {name: claim.get(name) for name in me} != me
     if claim.get("where") != _where() or type(pid) is not int or not 0 < pid < 2**31:
         return False
     try:

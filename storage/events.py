@@ -34,6 +34,11 @@ RUN_STARTED = "run_started"
 RUN_FINISHED = "run_finished"
 RUN_FAILED = "run_failed"
 RUN_INTERRUPTED = "run_interrupted"
+JOB_SUBMITTED = "job_submitted"
+JOB_STARTED = "job_started"
+JOB_FINISHED = "job_finished"
+JOB_FAILED = "job_failed"
+JOB_INTERRUPTED = "job_interrupted"
 
 HEARTBEAT = "heartbeat.json"
 HEARTBEAT_INTERVAL = 10.0
@@ -46,7 +51,9 @@ class EventLog:
     """An append-only file of events.
 
     ``status`` understands the kinds `RUN_STARTED`, `RUN_FINISHED`, `RUN_FAILED` (with ``error``) and
-    `RUN_INTERRUPTED`, and a field ``rounds`` of any event; other kinds and fields are the caller's.
+    `RUN_INTERRUPTED` (with ``reason``), the same of a whole job, of which training is a part (a run that
+    starts with ``of_job``), and the fields ``rounds`` and ``stage`` of any event; other kinds and fields are
+    the caller's.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -129,7 +136,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="bitfleet-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
-        self._write()
+        self.beat()
         self._thread.start()
         return self
 
@@ -149,16 +156,17 @@ class Heartbeat:
         except (OSError, StorageError, ValueError, LookupError, TypeError) as failure:
             logger.debug("the heartbeat was not removed: %s", failure)
 
-    def _beat(self) -> None:
-        while not self._stop.wait(self._interval):
-            self._write()
-
-    def _write(self) -> None:
+    def beat(self) -> None:
+        """Give one sign of life."""
         beat = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "time": now()}
         try:
             self._store.put(HEARTBEAT, json.dumps(beat).encode())
         except (OSError, StorageError) as failure:
             logger.debug("the heartbeat was not renewed: %s", failure)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval):
+            self.beat()
 
 
 def heartbeat_age(run: str | os.PathLike[str]) -> float | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from . import events as kinds
 from .checkpoints import MIN_KEEP, Checkpoints
 from .digest import json_digest
 from .errors import CorruptObject, DestinationExists, IdentityMismatch, StorageError
@@ -40,7 +41,15 @@ CONFIG = "config.json"
 STREAM_FORMAT = "bitfleet-stream"  # what the configuration of a stream's folder says it is
 FORMAT_VERSION = 1
 _MAX_CONFIG_BYTES = 2**20
-_ENDS = {"run_finished": "finished", "run_failed": "failed", "run_interrupted": "interrupted"}
+_STARTS = {kinds.RUN_STARTED: "run", kinds.JOB_SUBMITTED: "job", kinds.JOB_STARTED: "job"}
+_ENDS = {
+    kinds.RUN_FINISHED: ("run", "finished"),
+    kinds.RUN_FAILED: ("run", "failed"),
+    kinds.RUN_INTERRUPTED: ("run", "interrupted"),
+    kinds.JOB_FINISHED: ("job", "finished"),
+    kinds.JOB_FAILED: ("job", "failed"),
+    kinds.JOB_INTERRUPTED: ("job", "interrupted"),
+}
 
 
 @dataclass(frozen=True)
@@ -171,15 +180,15 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
         ``state``: "finished", "failed" or "interrupted" as the last event says, "running" as long as a
         driver that has not said so gives a sign of life; ``round``: newest committed round or None;
         ``rounds``: their total if an event told it; ``rate``: rounds per second between the newest two;
-        ``metrics``: numbers among the newest round's scalars; ``error``: of a failed run;
-        ``heartbeat_age``: seconds or None.
+        ``metrics``: numbers among the newest round's scalars; ``stage``: what a whole job is at or ended in;
+        ``error``: of a failed run; ``reason``: of an interrupted one, if its driver could tell;
+        ``heartbeat_age``: seconds or None.  A run that is part of a job has ended when the job has.
     """
     folder = place(path)
     events = open_events(folder).read()
     age = heartbeat_age(folder)
-    lives = [event for event in events if event["kind"] == "run_started" or event["kind"] in _ENDS]
-    last = lives[-1] if lives else {"kind": "run_interrupted"}
-    state = _ENDS.get(last["kind"]) or _alive(age)
+    end = _last_end(events)
+    state = _ENDS[end["kind"]][1] if end else _alive(age)
     newest = _newest_manifests(objects_at(folder))
     totals = [event["rounds"] for event in events if isinstance(event.get("rounds"), int)]
     return {
@@ -188,7 +197,9 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
         "rounds": totals[-1] if totals else None,
         "rate": _rate(newest),
         "metrics": _numbers(newest[-1].scalars) if newest else {},
-        "error": last.get("error") if state == "failed" else None,
+        "stage": next((event["stage"] for event in reversed(events) if "stage" in event), None),
+        "error": end.get("error") if end and state == "failed" else None,
+        "reason": end.get("reason") if end and state == "interrupted" else None,
         "heartbeat_age": age,
     }
 
@@ -197,6 +208,18 @@ def _text(config: Mapping[str, Any], version: Any = FORMAT_VERSION) -> bytes:
     content = {"format_version": version, "config": config}
     document = {**content, "sha256": json_digest(content)}
     return (json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _last_end(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the event that says how the last driver ended, None if it has not said so."""
+    life, end = "run", None
+    for event in events:
+        kind = event["kind"]
+        if kind in _STARTS and not (life == "job" and event.get("of_job")):
+            life, end = _STARTS[kind], None
+        elif kind in _ENDS and _ENDS[kind][0] == life:
+            end = event
+    return end
 
 
 def _alive(age: float | None) -> str:

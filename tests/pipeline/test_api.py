@@ -107,6 +107,22 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     assert status(tmp_path / "run")["state"] == "finished"
 
 
+def test_a_driver_here_is_cancelled_from_outside(dataset: bf.Dataset, expected: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def ask(event: Event) -> None:
+        if isinstance(event, RoundCommitted) and event.round == 2:
+            assert bf.Job(run).cancel()
+
+    method = build_method("itq", PARAMS)
+    with pytest.raises(Interrupted, match=r"cancelled \(by process .*\) after round 2; go on with"):
+        runs.start(dataset, run, method, block_rows=64, control=runs.Control(emit=ask))
+    assert bf.Job(run).status()["state"] == "interrupted"
+    assert not bf.Job(run).cancel()
+    assert bf.resume(run).digest == expected  # whoever goes on does not want it cancelled any more
+    assert bf.Job(run).wait(0)["state"] == "finished"
+
+
 def test_training_again_goes_on_too(dataset: bf.Dataset, expected: str, tmp_path: Path) -> None:
     interrupted(dataset, tmp_path / "run", 2)
     events: list[Event] = []
@@ -149,7 +165,9 @@ def test_the_configuration_is_there_before_the_cluster(
     with pytest.raises(bf.ClusterLost), dask.config.set({"distributed.comm.timeouts.connect": "1 s"}):
         train(dataset, tmp_path / "run", scheduler="tcp://127.0.0.1:9")
     assert RunDirectory.exists(tmp_path / "run")
-    assert status(tmp_path / "run")["state"] == "failed"
+    found = status(tmp_path / "run")
+    assert found["state"] == "interrupted"  # to be resumed, like any run whose cluster is lost
+    assert "no scheduler answers" in found["reason"]
     assert bf.resume(tmp_path / "run", scheduler="serial").digest == expected
 
 

@@ -20,6 +20,7 @@ from bitfleet.pipeline.config import build_method
 from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.model import Model
 from bitfleet.storage.memory import MemoryCheckpoints
+from bitfleet.storage.run import RunDirectory
 from bitfleet.tasks.protocols import DataInfo, LeafPlan
 from typer.testing import CliRunner
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 VERBS = [
     "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion",
-    "stream", "run", "status", "inspect", "verify", "clean", "report", "demo",
+    "stream", "run", "submit", "status", "watch", "cancel", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
 
@@ -225,6 +226,35 @@ def test_clean_tells_what_it_would_remove(data: Path) -> None:
         result = cli("clean", data / "run", "--grace", 0, *flags, "--json").json
         assert result["removed"] == [f"objects/{debris.name}"]
         assert debris.exists() is left
+
+
+def test_a_run_is_watched_to_its_end(data: Path) -> None:
+    run = data / "watched"
+    cli("train", data / "x.zarr", run, *TRAIN)
+    watched = cli("watch", run, "--json")
+    lines = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert watched.code == 0
+    assert [line["kind"] for line in lines[:2]] == ["run_started", "training"]
+    assert [line["round"] for line in lines if line.get("kind") == "round"] == [1, 2, 3, 4]
+    assert (lines[-1]["state"], lines[-1]["round"]) == ("finished", 4)
+    shown = cli("watch", run).stderr
+    assert "round 4/4" in shown
+    assert "finished after round 4" in shown
+    nobody = cli("cancel", run, "--json")
+    assert nobody.json == {"path": str(run), "asked": False, "state": "finished"}
+    assert "no driver is at work" in nobody.stderr
+
+
+def test_how_a_run_ended_is_what_watching_it_ends_with(data: Path) -> None:
+    run = data / "ended"
+    cli("train", data / "x.zarr", run, *TRAIN)
+    for kind, fields, code in [
+        ("run_failed", {"error": "out of space", "exit_code": 2}, 2),
+        ("run_interrupted", {"reason": "asked"}, 130),
+    ]:
+        RunDirectory.open(run).events().append(kind, **fields)
+        cli("watch", run, code=code)
+    cli("submit", data / "nowhere.toml", code=2)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -133,3 +133,21 @@ def test_only_folders_of_the_dead_are_removed(tmp_path):
     claims.mark(tmp_path / ".c[1]-mine")
     claims.remove_abandoned(tmp_path, ".c[1]-")
     assert sorted(p.name for p in tmp_path.iterdir()) == [".c[1]-mine", ".c[1]-plain", ".other-old"]
+
+
+def test_a_writer_that_was_moved_takes_over_what_is_its_own(tmp_path):
+    path = tmp_path / "codes.zarr"
+    with claims.owned_by("job"):
+        write_codes(path)
+        with pytest.raises(DestinationExists, match="is being written"):
+            write_codes(path)  # by this very process
+    claim = json.loads((path / claims.CLAIM).read_text())
+    (path / claims.CLAIM).write_text(json.dumps(claim | {"where": "another machine"}))
+    for owner in ("another job", "job"):
+        with claims.owned_by(owner):
+            assert claims.abandoned(path) == (owner == "job")
+    with pytest.raises(DestinationExists, match="is being written"):
+        write_codes(path)
+    with claims.owned_by("job"):
+        write_codes(path)
+    assert json.loads((path / claims.CLAIM).read_text())["pid"] == os.getpid()

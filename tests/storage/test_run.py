@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from bitfleet.storage import requests
 from bitfleet.storage.errors import CorruptObject, DestinationExists, IdentityMismatch
 from bitfleet.storage.events import HEARTBEAT, Heartbeat
 from bitfleet.storage.run import RunDirectory, status
@@ -84,6 +85,50 @@ def test_the_status_of_a_run_through_its_life(driver, tmp_path):
         run.events().append(kind, error="disk full")
         assert status(tmp_path)["state"] == state
         assert status(tmp_path)["error"] == ("disk full" if state == "failed" else None)
+
+
+def test_a_run_that_is_part_of_a_job_ends_with_the_job(tmp_path):
+    log = RunDirectory.create(tmp_path, {}).events()
+    log.append("job_submitted", submission="a")
+    assert status(tmp_path)["state"] == "interrupted"  # nobody gives a sign of life
+    with Heartbeat(tmp_path):
+        for kind, fields, state in [
+            ("job_started", {}, "running"),
+            ("stage", {"stage": "train"}, "running"),
+            ("run_started", {"of_job": True}, "running"),
+            ("run_finished", {}, "running"),
+            ("stage", {"stage": "encode"}, "running"),
+            ("job_interrupted", {"reason": "cancelled"}, "interrupted"),
+            ("job_submitted", {}, "running"),
+            ("job_started", {}, "running"),
+            ("job_failed", {"error": "disk full"}, "failed"),
+            ("job_started", {}, "running"),
+            ("job_finished", {}, "finished"),
+            ("run_started", {}, "running"),  # a resume of the training alone
+            ("run_interrupted", {"reason": "asked"}, "interrupted"),
+        ]:
+            log.append(kind, **fields)
+            found = status(tmp_path)
+            assert found["state"] == state, kind
+            assert found["error"] == fields.get("error")
+            assert found["reason"] == fields.get("reason")
+    assert found["stage"] == "encode"
+
+
+def test_requests_to_stop_are_seen_and_taken_back(tmp_path):
+    RunDirectory.create(tmp_path, {})
+    assert requests.stop_asked(tmp_path) is None
+    requests.ask_to_stop(tmp_path)
+    assert f"by process {os.getpid()} on " in requests.stop_asked(tmp_path)
+    requests.withdraw(tmp_path)
+    requests.withdraw(tmp_path)
+    assert requests.stop_asked(tmp_path) is None
+    requests.announce_driver(tmp_path, "s", 3, "d")
+    found = requests.announced_driver(tmp_path)
+    assert (found["submission"], found["generation"], found["driver"]) == ("s", 3, "d")
+    (tmp_path / "driver.json").write_text('{"generation": "x"}')
+    (tmp_path / "cancel.json").write_text("{")
+    assert requests.announced_driver(tmp_path) is requests.stop_asked(tmp_path) is None
 
 
 def test_a_damaged_run_has_a_status(driver, tmp_path):

@@ -1,0 +1,86 @@
+"""What a driver writes of itself into the run: that it began, each round, and how it ended."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..cluster.errors import ClusterLost
+from ..storage import events
+from ..storage.errors import ManifestConflict
+from .errors import Interrupted, exit_code, one_line
+from .train import Event, RoundCommitted, RunFinished, RunStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .opening import Run
+
+
+@contextmanager
+def recorded_run(run: Run, *, of_job: bool) -> Iterator[None]:
+    """Write that training began, and how it ended unless it finished."""
+    log = run.directory.events()
+    part = {"of_job": True} if of_job else {}
+    log.append(events.RUN_STARTED, method=run.method.name, rows=run.dataset.n_rows, **part)
+    with _ending(log, events.RUN_INTERRUPTED, events.RUN_FAILED):
+        yield
+
+
+@contextmanager
+def recorded_job(run: Run, **about: Any) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Write that a whole job began and how it ended, and give signs of life meanwhile.
+
+    Yields a function that is told the result.
+    """
+    log = run.directory.events()
+
+    def finished(result: dict[str, Any]) -> None:
+        log.append(events.JOB_FINISHED, result=result)
+
+    with events.Heartbeat(run.path):
+        log.append(events.JOB_STARTED, **about)
+        with _ending(log, events.JOB_INTERRUPTED, events.JOB_FAILED):
+            yield finished
+
+
+def log_to(log: events.Events) -> Callable[[Event], None]:
+    """Return a sink that writes events into the run's log."""
+
+    def emit(event: Event) -> None:
+        match event:
+            case RunStarted():
+                log.append("training", **asdict(event))
+            case RoundCommitted():
+                log.append("round", **(asdict(event) | {"scalars": dict(event.scalars)}))
+            case RunFinished():
+                log.append(events.RUN_FINISHED, **asdict(event))
+
+    return emit
+
+
+def as_event(recorded: dict[str, Any]) -> Event | None:
+    """Return what `log_to` has written as the event that it was, None for anything else."""
+    kinds = {"training": RunStarted, "round": RoundCommitted, events.RUN_FINISHED: RunFinished}
+    kind: Any = kinds.get(recorded["kind"])
+    try:
+        return kind and kind(**{k: v for k, v in recorded.items() if k not in ("kind", "time")})
+    except TypeError:  # written by another version
+        return None
+
+
+@contextmanager
+def _ending(log: events.Events, interrupted: str, failed: str) -> Iterator[None]:
+    """Write how what is done inside ended, unless it ended well."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt, ClusterLost) as stop:
+        log.append(interrupted, reason=one_line(stop))
+        raise
+    except ManifestConflict as conflict:
+        log.append("overtaken", error=one_line(conflict))  # the run itself goes on, with the winner
+        raise
+    except BaseException as error:
+        log.append(failed, error=one_line(error), type=type(error).__name__, exit_code=exit_code(error))
+        raise

@@ -1,0 +1,77 @@
+"""What is said to and by a run's driver in small objects beside the rounds.
+
+::
+
+    cancel.json   somebody asks the driver, wherever it is, to stop after the round at hand
+    driver.json   which driver a submitted job has at present
+
+Neither is part of the run's state: without them a run is only harder to follow and to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from typing import Any
+
+from .documents import parse_json
+from .errors import StorageError
+from .manifest import now
+from .places import place
+from .s3_objects import objects_at
+
+logger = logging.getLogger("bitfleet.storage")
+
+CANCEL = "cancel.json"
+DRIVER = "driver.json"
+_MAX_BYTES = 2**16
+
+
+def ask_to_stop(run: str | os.PathLike[str]) -> None:
+    """Ask the run's driver to stop after the round at hand."""
+    _put(run, CANCEL, {})
+
+
+def stop_asked(run: str | os.PathLike[str]) -> str | None:
+    """Return who has asked for a stop and when, None if nobody has."""
+    request = _read(run, CANCEL)
+    if request is None:
+        return None
+    return f"by process {request.get('pid')} on {request.get('host')} at {request.get('time')}"
+
+
+def withdraw(run: str | os.PathLike[str]) -> None:
+    """Take back a request to stop: who starts a run wants it to go on."""
+    try:
+        objects_at(run).delete(CANCEL)
+    except OSError as error:
+        logger.warning("the request to stop %s was not taken back: %s", run, error)
+
+
+def announce_driver(run: str | os.PathLike[str], submission: str, generation: int, driver: str) -> None:
+    """Say that ``driver`` is now the one of a submission, the ``generation``-th of them."""
+    _put(run, DRIVER, {"submission": submission, "generation": generation, "driver": driver})
+
+
+def announced_driver(run: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return ``submission``, ``generation`` and ``driver`` of the last announcement, None without one."""
+    found = _read(run, DRIVER)
+    if found is None or not isinstance(found.get("generation"), int):
+        return None
+    return found
+
+
+def _put(run: str | os.PathLike[str], key: str, content: dict[str, Any]) -> None:
+    content = content | {"host": socket.gethostname(), "pid": os.getpid(), "time": now()}
+    objects_at(run).put(key, json.dumps(content, sort_keys=True).encode())
+
+
+def _read(run: str | os.PathLike[str], key: str) -> dict[str, Any] | None:
+    store = objects_at(run)
+    try:
+        return parse_json(store.read(key, _MAX_BYTES), str(place(run) / key)) if store.exists(key) else None
+    except (StorageError, OSError) as error:
+        logger.warning("%s of %s cannot be read: %s", key, run, error)
+        return None
