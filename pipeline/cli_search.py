@@ -74,7 +74,7 @@ def search(
 
 def describe(
     output: Output,
-    codes: Annotated[Path, typer.Argument(help="Codes that are finished.", metavar="CODES")],
+    codes: Annotated[Path, typer.Argument(help="Codes that are finished, or a stream.", metavar="CODES")],
     scheduler: Scheduler = "serial",
     workers: Workers = None,
 ) -> dict[str, Any]:
@@ -84,7 +84,9 @@ def describe(
     """
     from .describe import describe_codes
 
-    result = {"codes": str(codes)} | describe_codes(codes, scheduler=place(scheduler, workers)).to_dict()
+    where = place(scheduler, workers)
+    found = describe_codes(codes, scheduler=None if where.in_process else where)
+    result = {"codes": str(codes)} | found.to_dict()
     output.table(result)
     return result
 

@@ -13,12 +13,14 @@ import numpy as np
 from ..cluster.serial import SerialExecutor
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import StorageError
+from ..storage.run import is_stream
 from ..tasks.describe import BitCounts, CountBits, bit_statistics, correlation
 from ..tasks.protocols import Block, LeafPlan
 from .code_inputs import loaded
 from .errors import ConfigError
 from .evaluate_inputs import opened
 from .shared_arrays import scratch_beside, share
+from .stream import open_stream
 
 if TYPE_CHECKING:
     from ..tasks.protocols import Arrays, Executor
@@ -79,7 +81,7 @@ def describe_codes(
 
     Parameters
     ----------
-    codes : Codes, path of codes, or array
+    codes : Codes, path of codes or of a stream, or array
         Packed codes, uint8 of shape (n, ceil(n_bits / 8)), least significant bit first; or the places of the
         ones of sparse codes, int32 or int64 of shape (n, n_active).
     n_bits : int, optional
@@ -108,6 +110,9 @@ def describe_codes(
     >>> found.n_live_bits, found.n_constant_bits, round(found.effective_bits, 1)
     (3, 1, 3.0)
     """
+    if is_stream(codes):
+        streamed = open_stream(codes)  # type: ignore[arg-type]
+        codes, n_bits = streamed.codes(), streamed.model.n_bits
     stored = open_codes(codes) if isinstance(codes, str | os.PathLike) else codes
     if not isinstance(stored, Codes) and (scheduler is not None or executor is not None):
         raise ConfigError("a cluster reads codes from files: write them with encode(…, dest=)")

@@ -225,12 +225,12 @@ class HeldState:
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Read a model, or the model of a finished run.
+    """Read a model, the model of a finished run, or that of a stream by now.
 
     Parameters
     ----------
     path : path
-        A saved model, or a run directory.
+        A saved model, a run directory, or a stream's.
 
     Raises
     ------
@@ -242,9 +242,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     path = Path(path)
     if RunDirectory.exists(path):
         if is_stream(path):
-            raise ConfigError(
-                f"{path} is a stream: searching it needs no model; elsewhere open_stream(path).model is it"
-            )
+            from .stream import open_stream  # which needs this module
+
+            return open_stream(path).model
         if not (path / "model.zarr").exists():
             raise ConfigError(f"the run {path} has no model yet; go on with: bitfleet resume {path}")
         model = load(path / "model.zarr")

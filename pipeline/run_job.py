@@ -14,7 +14,7 @@ from ..storage import requests
 from ..storage.claims import abandoned
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import CorruptObject, DestinationExists
-from ..storage.run import RunDirectory
+from ..storage.run import RunDirectory, is_stream
 from . import runs
 from .api import encode_into
 from .arrays import as_dataset
@@ -147,7 +147,7 @@ def evaluate_run(
         refine=refine,
     )
     keep_in = model if keep_in is None else keep_in
-    if RunDirectory.exists(keep_in):
+    if RunDirectory.exists(keep_in) and not is_stream(keep_in):
         seconds = time.perf_counter() - begun
         try:
             save_results(keep_in, result, data=data, queries=queries, seconds=seconds)

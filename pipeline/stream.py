@@ -13,9 +13,7 @@ and none is coded twice. When the projection is frozen, the rows before are read
 
 from __future__ import annotations
 
-import shutil
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,18 +22,18 @@ import numpy as np
 
 from ..cluster import fingerprint
 from ..cluster.threads import one_blas_thread
-from ..storage.codes import create_codes, finish_codes, open_codes
-from ..storage.digest import arrays_digest
-from ..storage.errors import DataRefused, IdentityMismatch, StorageError
+from ..storage.errors import DataRefused, StorageError
 from ..storage.growing import SETTLE, open_growing
 from ..storage.objects import LocalObjects
+from ..storage.parts import Parts, without_parts
 from ..storage.rounds import load_round
 from ..storage.run import STREAM_FORMAT, RunDirectory, is_stream, newest_manifest
 from ..tasks.protocols import DataInfo, RoundState
-from .arrays import finite, memory_dtype
+from .arrays import memory_dtype
 from .config import build_method, method_table
 from .errors import ConfigError
 from .model import Model
+from .stream_driver import StreamDriver
 from .train import never
 
 if TYPE_CHECKING:
@@ -44,11 +42,9 @@ if TYPE_CHECKING:
 
     from ..storage.checkpoints import Checkpoints
     from ..storage.growing import Growing
-    from ..tasks.online import OnlineCoder
 
 FIRST_ROWS = 4096
 BLOCK_ROWS = 8192
-_OLD = 3600.0  # seconds after which a part that no round names is removed
 _ATTEMPTS = 5
 
 
@@ -71,14 +67,12 @@ class Streamed:
     model: Model
     n_rows: int
     n_provisional: int
-    parts: tuple[str, ...]
+    parts: Parts
 
     def codes(self) -> np.ndarray:
         """Return all codes, packed, uint8, shape (n_rows, ceil(n_bits / 8))."""
         found = [np.zeros((0, -(-self.model.n_bits // 8)), np.uint8)]
-        for name in self.parts:
-            part = open_codes(self.path / "codes" / name)
-            found.append(part.rows(0, part.n_rows))
+        found += [part.rows(0, part.n_rows) for part in self.parts.open(self.path)]
         return np.concatenate(found)
 
     @property
@@ -163,10 +157,9 @@ def stream(
         "dtype": str(memory_dtype(growing.dtype)),
     }
     directory = RunDirectory.create(dest, config)
-    identity = {"stream": config, "environment": fingerprint.environment()}
-    checkpoints = directory.checkpoints(identity, allow_environment_change=allow_environment_change)
+    checkpoints = open_checkpoints(directory, allow_environment_change=allow_environment_change)
     with one_blas_thread():
-        driver = _Driver(Path(directory.path), growing, method, checkpoints, config)
+        driver = StreamDriver(Path(directory.path), growing, method, checkpoints, config)
         driver.remove_old_parts()
         while not should_stop():
             if driver.step(block_rows, ended=ended):
@@ -203,6 +196,12 @@ def open_stream(path: str | os.PathLike[str]) -> Streamed:
     raise AssertionError("not reached")
 
 
+def open_checkpoints(directory: RunDirectory, *, allow_environment_change: bool) -> Checkpoints:
+    """Return the checkpoints of a stream's folder, bound to its configuration and this environment."""
+    identity = {"stream": dict(directory.config), "environment": fingerprint.environment()}
+    return directory.checkpoints(identity, allow_environment_change=allow_environment_change)
+
+
 def _opened(
     source: str | os.PathLike[str],
     vectors: str | None,
@@ -226,149 +225,15 @@ def _opened(
             return growing
 
 
-class _Driver:
-    """A stream being coded: source, coder, and the table of parts."""
-
-    def __init__(
-        self, path: Path, source: Growing, method: Any, checkpoints: Checkpoints, config: dict[str, Any]
-    ) -> None:
-        self.path, self.source, self.method = path, source, method
-        self.checkpoints, self.config = checkpoints, config
-        self.dtype = np.dtype(config["dtype"])
-        self.state: RoundState | None = None
-        self.coder: OnlineCoder | None = None
-        stored = checkpoints.latest()
-        if stored is not None:
-            self.state = RoundState(stored.round, stored.arrays, stored.scalars)
-            self.coder = method.coder(self.state)
-            self._check_source()
-
-    @property
-    def n_rows(self) -> int:
-        """Rows coded and committed."""
-        return 0 if self.state is None else int(self.state.scalars["n_coded"])  # type: ignore[arg-type]
-
-    def step(self, block_rows: int, *, ended: bool) -> bool:
-        """Code and commit the next block; False if there are no rows for it yet."""
-        there = self.source.available(ended=ended)
-        if self.state is None:
-            return self._begin(there, ended=ended)
-        start, stop = self.n_rows, min(self.n_rows + block_rows, there)
-        if start >= stop:
-            return False
-        assert self.coder is not None
-        was_frozen = self.coder.frozen
-        rows = self._rows(start, stop)
-        codes, _ = self.coder.encode_next(rows)
-        table, names = self.state.arrays["parts"].copy(), list(part_names(self.state))
-        if self.coder.frozen and not was_frozen:
-            codes = self.coder.encoder.encode(rows)
-            for place in np.flatnonzero(table[:, 2]).tolist():
-                again = self.coder.encoder.encode(self._rows(*table[place, :2].tolist()))
-                names[place] = self._write(place, again)
-            table[:, 2] = 0
-        names.append(self._write(len(names), codes))
-        row = np.array([[start, stop, not self.coder.frozen]], np.int64)
-        self._commit(np.concatenate([table, row]), names, stop)
-        return True
-
-    def remove_old_parts(self) -> None:
-        """Remove codes that no round names: a killed driver's, or superseded ones, after an hour."""
-        named = set() if self.state is None else set(part_names(self.state))
-        for folder in (self.path / "codes").glob("part-*.zarr"):
-            if folder.name not in named and time.time() - folder.stat().st_mtime > _OLD:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _begin(self, there: int, *, ended: bool) -> bool:
-        wanted = self.config["first_rows"]
-        if there < wanted and not (ended and there):
-            return False
-        first = self._rows(0, min(there, wanted))
-        begun = self.method.begun(first, self.config["seed"])
-        self.coder = self.method.coder(begun)
-        self.state = RoundState(-1, begun.arrays, {**begun.scalars, **self._head(first)})
-        self._commit(np.zeros((0, 3), np.int64), [], 0)
-        return True
-
-    def _commit(self, table: np.ndarray, names: list[str], n_coded: int) -> None:
-        assert self.state is not None
-        assert self.coder is not None
-        state = self.method.coded(self.state, self.coder, self.state.round + 1)
-        letters = np.frombuffer("".join(names).encode(), np.uint8).reshape(len(names), -1 if names else 0)
-        arrays = {**state.arrays, "parts": table, "part_names": letters}
-        seen = self.source.fingerprint(n_coded)
-        scalars = {**state.scalars, "n_coded": n_coded, "source_fingerprint": seen}
-        self.state = RoundState(state.round, arrays, scalars)
-        self.checkpoints.commit(self.state)
-
-    def _write(self, number: int, codes: np.ndarray) -> str:
-        """Write a part under a name of its own and return it."""
-        assert self.coder is not None
-        name = f"part-{number:010d}-{uuid.uuid4().hex}.zarr"
-        affinities = self.coder.affinities
-        model = arrays_digest(
-            {
-                "origin": affinities.origin,
-                "anchors": affinities.anchors,
-                "mean": affinities.mean,
-                "sigma": np.array(affinities.sigma),
-                "weights": self.coder.projection,
-            }
-        )
-        writer = create_codes(
-            self.path / "codes" / name,
-            n_rows=len(codes),
-            n_bits=self.method.n_bits,
-            n_active=None,
-            chunk_rows=max(len(codes), 1),
-            model_digest=model,
-            source_digest="",
-        )
-        finish_codes(self.path / "codes" / name, [writer.write(0, codes)])
-        return name
-
-    def _rows(self, start: int, stop: int) -> np.ndarray:
-        rows = np.ascontiguousarray(self.source.rows(start, stop), self.dtype)
-        if rows.shape[1:] != (self.config["n_features"],):
-            raise DataRefused(
-                f"rows {start} to {stop} have {rows.shape[1]} features, the stream began with "
-                f"{self.config['n_features']}"
-            )
-        return finite(rows, first_row=start)
-
-    def _head(self, first: np.ndarray) -> dict[str, Any]:
-        return {"n_first": len(first), "first_digest": arrays_digest({"rows": first})}
-
-    def _check_source(self) -> None:
-        """Refuse a source that does not begin as the stream did, or has fewer rows by now."""
-        assert self.state is not None
-        n = max(int(self.state.scalars["n_first"]), self.n_rows)  # type: ignore[arg-type]
-        there = self.source.available(ended=True)
-        if there >= n:
-            head = self._head(self._rows(0, int(self.state.scalars["n_first"])))  # type: ignore[arg-type]
-            same = self.source.fingerprint(self.n_rows) == self.state.scalars["source_fingerprint"]
-            if same and head["first_digest"] == self.state.scalars["first_digest"]:
-                return
-        raise IdentityMismatch(
-            f"{self.path} is the stream of another source: it has coded {self.n_rows:,} rows, this one has "
-            f"{there:,}" + (" and does not begin with the same" if there >= n else "")
-        )
-
-
-def part_names(state: Any) -> tuple[str, ...]:
-    """Return the names of the parts that a state holds."""
-    return tuple(bytes(row).decode() for row in state.arrays["part_names"])
-
-
 def _streamed(path: Path, config: Any, stored: Any) -> Streamed:
+    if stored.scalars["phase"] != "done":
+        n_kept = int(stored.scalars["n_coded"])
+        raise DataRefused(f"{path}: there are no codes before the source has ended; {n_kept:,} rows are kept")
     params = dict(config["method"])
     method = build_method(params.pop("name"), params)
-    arrays = {k: a for k, a in stored.arrays.items() if k not in ("parts", "part_names")}
-    state = RoundState(stored.round, arrays, stored.scalars)
+    state = RoundState(stored.round, without_parts(stored.arrays), stored.scalars)
     info = DataInfo(int(stored.scalars["n_rows"]), config["n_features"], config["dtype"])
-    table = stored.arrays["parts"]
-    provisional = int((table[:, 1] - table[:, 0])[table[:, 2] > 0].sum())
-    names = part_names(stored)
-    for name in names:
-        open_codes(path / "codes" / name)
-    return Streamed(path, Model(method, state, info), int(stored.scalars["n_coded"]), provisional, names)
+    parts = Parts.of(stored.arrays)
+    parts.open(path)  # a missing one is noticed now
+    n_rows = int(stored.scalars["n_coded"])
+    return Streamed(path, Model(method, state, info), n_rows, parts.n_provisional, parts)

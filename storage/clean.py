@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from .events import INTERRUPTED_AFTER, heartbeat_age
 from .manifest import FOLDER, attempt_round, manifest_rounds
+from .parts import unnamed_parts
 from .rounds import read_chain, read_manifest, superseded
-from .run import RunDirectory
+from .run import STREAM_FORMAT, RunDirectory
 from .s3_objects import objects_at
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def clean_run(
     """Remove a run's debris and return the removed paths, relative to the run.
 
     Debris are unfinished writes and attempts that no manifest names, both untouched for ``grace_seconds``
-    (their driver may only be slow), and arrays of superseded rounds that a dying driver did not retire.
+    (their driver may only be slow), and arrays of superseded rounds that a dying driver did not retire; of a
+    stream also codes that its newest round does not name.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def clean_run(
     if age is not None and age < INTERRUPTED_AFTER:
         grace_seconds = max(grace_seconds, INTERRUPTED_AFTER)
     store = objects_at(run.path)
-    debris = sorted({*_unfinished(store, grace_seconds), *_superseded(store)})
+    parts = unnamed_parts(store, grace_seconds) if run.config.get("format") == STREAM_FORMAT else ()
+    debris = sorted({*_unfinished(store, grace_seconds), *_superseded(store), *parts})
     if not dry_run:
         for key in debris:
             store.delete(key)

@@ -3,7 +3,7 @@
 Rows are only ever appended. Of an array a row counts as there once its whole chunk is, of a folder once its
 file is; files are taken in the order of their names, so that a new one must sort behind all that are there,
 and must be moved into the folder complete. Names that begin with a dot or end in ``.tmp`` or ``.part`` are
-not looked at.
+not looked at, and what is of no known format is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from .chunks import require_chunks
 from .documents import read_json
 from .errors import CorruptObject, DataRefused
-from .formats import open_source
+from .formats import detect_format, open_source
 from .formats.source import row_width
 from .formats.zarr import chosen_array
 from .metadata import check_array_metadata
@@ -28,6 +28,7 @@ from .safe import check_array
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
 _UNFINISHED = (".tmp", ".part", ".partial")
 _PIECE = 8192
@@ -45,6 +46,11 @@ class Growing(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the rows."""
+        ...
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """What lies there and is none of it, by name, and why."""
         ...
 
     def available(self, *, ended: bool = False) -> int:
@@ -89,6 +95,7 @@ class GrowingArray:
 
     path: Path
     settle: float = SETTLE
+    left_out: dict[str, str] = field(default_factory=dict)
     _whole: int = 0  # leading chunks that are known to be there
     _partial: tuple[int, tuple[tuple[int, int], ...]] | None = None  # a chunk seen before it was full
 
@@ -159,6 +166,7 @@ class GrowingFolder:
 
     path: Path
     vectors: str | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)  # rows of each file, in order of names
 
     @property
@@ -236,8 +244,19 @@ class GrowingFolder:
         return sorted(
             child.name
             for child in self.path.iterdir()
-            if not child.name.startswith(".") and not child.name.endswith(_UNFINISHED)
+            if not child.name.startswith(".")
+            and not child.name.endswith(_UNFINISHED)
+            and (child.name in self._known or self._is_of_vectors(child))
         )
+
+    def _is_of_vectors(self, file: Path) -> bool:
+        try:
+            detect_format(file)
+        except DataRefused as error:
+            self.left_out[file.name] = str(error)
+            return False
+        self.left_out.pop(file.name, None)
+        return True
 
     def _first(self) -> Any:
         names = self._names()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import bitfleet as bf
 import numpy as np
 import pytest
 import zarr
 from bitfleet.pipeline.cli import app
+from bitfleet.storage.clean import clean_run
 from bitfleet.storage.faults import POINTS
 from bitfleet.storage.growing import GrowingArray, GrowingFolder, open_growing
 from typer.testing import CliRunner
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARAMS = {"n_bits": 8, "n_anchors": 60, "first_rows": 300, "block_rows": 200, "settle": 0.0}
 N = 1500
@@ -70,9 +70,12 @@ def test_a_growing_array_gives_the_codes_of_one_pass(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.model.encode(X[-100:]), found.codes()[-100:])
 
 
-def test_files_that_drop_into_a_folder_give_the_same(tmp_path: Path) -> None:
+def test_files_that_drop_into_a_folder_give_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     X, source, dest = rows(), tmp_path / "in", tmp_path / "stream"
     source.mkdir()
+    (source / "0000-README.md").write_text("what other programs leave in folders")
     with pytest.raises(bf.DataRefused, match="no files yet"):
         bf.stream(source, dest, **PARAMS)
     for i, part in enumerate(np.split(X, [100, 350, 351, 900])):
@@ -82,6 +85,8 @@ def test_files_that_drop_into_a_folder_give_the_same(tmp_path: Path) -> None:
         found = bf.stream(source, dest, **PARAMS)
     assert found.n_rows == N
     np.testing.assert_array_equal(found.codes(), once(X))
+    assert "left out" in caplog.text
+    assert "0000-README.md: of no known format" in caplog.text
     np.save(source / "0000a.npy", X[:5])
     with pytest.raises(bf.IdentityMismatch, match="does not begin with the same"):
         bf.stream(source, dest, **PARAMS)
@@ -255,7 +260,43 @@ def test_the_command(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, [*searched, "--json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout.splitlines()[-1])["ids"] == bf.search(dest, X[:5], 3)[1].tolist()
-    for refused in ([*searched, "--model", str(dest)], ["resume", str(dest)], ["describe", str(dest)]):
-        told = CliRunner().invoke(app, refused)
-        assert told.exit_code in (2, 3)
-        assert "is a stream" in told.output
+    refused = CliRunner().invoke(app, ["resume", str(dest)])
+    assert refused.exit_code == 2
+    assert "is a stream" in refused.output
+
+
+def test_codes_of_a_stream_are_described_and_evaluated(tmp_path: Path) -> None:
+    X, source, dest = rows(), tmp_path / "in.zarr", tmp_path / "stream"
+    append(source, X)
+    found = bf.stream(source, dest, ended=True, **PARAMS)
+    assert bf.load(dest).digest == found.model.digest
+    described = bf.describe_codes(dest)
+    assert (described.n_rows, described.n_bits) == (N, 8)
+    np.testing.assert_allclose(described.usage, found.model.transform(X).mean(axis=0))
+    for name, part in (("data", X), ("queries", rows(40, seed=5))):
+        np.save(tmp_path / f"{name}.npy", part)
+        bf.ingest(tmp_path / f"{name}.npy", tmp_path / f"{name}.zarr")
+    arguments = ["evaluate", str(dest), str(tmp_path / "data.zarr"), str(tmp_path / "queries.zarr")]
+    told = CliRunner().invoke(app, [*arguments, "--metrics", "recall10@100", "--json"])
+    assert told.exit_code == 0, told.output
+    metric = json.loads(told.stdout.splitlines()[-1])["metrics"][0]
+    expected = bf.evaluate(found.model, X, rows(40, seed=5), "recall10@100")
+    assert metric["value"] == pytest.approx(float(expected["value"][0]))
+    assert CliRunner().invoke(app, ["describe", str(dest), "--json"]).exit_code == 0
+    assert not (dest / "results.json").exists()
+
+
+def test_cleaning_removes_parts_that_no_round_names(tmp_path: Path) -> None:
+    X, source, dest = rows(), tmp_path / "in.zarr", tmp_path / "stream"
+    append(source, X)
+    bf.stream(source, dest, ended=True, **PARAMS)
+    named = set(bf.open_stream(dest).parts.names)
+    left = dest / "codes" / "part-0000000003-0123456789abcdef0123456789abcdef.zarr"
+    shutil.copytree(dest / "codes" / sorted(named)[3], left)
+    superseded = {path.name for path in (dest / "codes").iterdir()} - named - {left.name}
+    assert superseded  # codes of the burn-in, made again
+    assert clean_run(dest) == []  # too young
+    gone = {Path(key).name for key in clean_run(dest, grace_seconds=0) if key.startswith("codes/")}
+    assert gone == superseded | {left.name}
+    assert {path.name for path in (dest / "codes").iterdir()} == named
+    np.testing.assert_array_equal(bf.open_stream(dest).codes(), once(X))
