@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .pipeline.evaluate import evaluate
     from .pipeline.job import Job, submit
     from .pipeline.model import Model, load
+    from .pipeline.once import encode_once
     from .pipeline.refine import fit_decoder
     from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
@@ -107,6 +108,7 @@ __all__ = [
     "describe_codes",
     "distortion_profile",
     "encode",
+    "encode_once",
     "evaluate",
     "fit_decoder",
     "ingest",
@@ -142,6 +144,7 @@ _HOME = {
     ".pipeline.distortion_profile": ("DistortionProfile", "distortion_profile"),
     ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("projections", "search"),
+    ".pipeline.once": ("encode_once",),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.weighted_hamming": ("weighted_hamming",),
