@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .pipeline.errors import ConfigError, JobFailed
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
-    from .pipeline.estimators_eigenfunctions import MDSH, SpectralHashing
+    from .pipeline.estimators_eigenfunctions import MDSH, EigenfunctionSSH, SpectralHashing
     from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
@@ -88,6 +88,7 @@ __all__ = [
     "DestinationExists",
     "Distortion",
     "DistortionProfile",
+    "EigenfunctionSSH",
     "EnvironmentMismatch",
     "FrequentDirections",
     "FruitFly",
@@ -129,7 +130,7 @@ __all__ = [
 
 _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash"),
-    ".pipeline.estimators_eigenfunctions": ("MDSH", "SpectralHashing"),
+    ".pipeline.estimators_eigenfunctions": ("MDSH", "EigenfunctionSSH", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
     ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),

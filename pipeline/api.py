@@ -82,7 +82,7 @@ def train(
 
     Parameters
     ----------
-    data : Dataset, path of one, or array of shape (n, d)
+    data : Dataset, path of one, array of shape (n, d), or pair (array, labels)
         Arrays are first written to ``run/data.zarr``.
     run : path
         Where configuration, rounds and model are kept.  If it holds the same run already, that one goes on.

@@ -157,11 +157,11 @@ def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
             start += len(piece)
 
 
-def spool(vectors: Vectors, path: Path) -> Dataset:
-    """Write an unwrapped array to a data set at ``path`` and return it.
+def spool(vectors: Vectors, path: Path, labels: np.ndarray | None = None) -> Dataset:
+    """Write an unwrapped array, and maybe its labels, to a data set at ``path`` and return it.
 
     An unfinished data set there (of a spool that was killed) is replaced; a finished one must hold the same
-    vectors, which are then not written again.
+    vectors and labels, which are then not written again.
 
     Raises
     ------
@@ -174,47 +174,66 @@ def spool(vectors: Vectors, path: Path) -> Dataset:
     dtype = _stored_dtype(vectors.dtype)
     if path.exists():
         try:
-            return _unchanged(open_dataset(path), vectors)
+            return _unchanged(open_dataset(path), vectors, labels)
         except CorruptObject:
             shutil.rmtree(path)
     n_features = int(vectors.shape[1])
-    writer = DatasetWriter(path, n_features=n_features, dtype=dtype, attrs={"source": "array"})
+    writer = DatasetWriter(
+        path,
+        n_features=n_features,
+        dtype=dtype,
+        with_labels=labels is not None,
+        attrs={"source": "array"},
+    )
     try:
-        for piece in pieces(vectors):
-            writer.append(piece.astype(dtype, copy=False))
+        for piece, names in _with_labels(vectors, labels):
+            writer.append(piece.astype(dtype, copy=False), names)
         return writer.close()
     except BaseException:
         writer.abort()
         raise
 
 
-def content_digest(vectors: Vectors) -> str:
-    """Return the digest that a data set of these vectors (unwrapped) would have."""
+def content_digest(vectors: Vectors, labels: np.ndarray | None = None) -> str:
+    """Return the digest that a data set of these vectors (unwrapped) and labels would have."""
     check_shape(vectors)
     dtype = _stored_dtype(vectors.dtype)
-    found = ContentDigest(dtype, int(vectors.shape[1]), with_labels=False)
-    for piece in pieces(vectors):
-        found.update(piece.astype(dtype, copy=False), None)
+    found = ContentDigest(dtype, int(vectors.shape[1]), with_labels=labels is not None)
+    for piece, names in _with_labels(vectors, labels):
+        found.update(piece.astype(dtype, copy=False), names)
     return found.hexdigest()
 
 
-def make_reader(vectors: Vectors, scratch: Path) -> BlockReader:
-    """Return a reader for work in this process; large lazy arrays are spooled into ``scratch``."""
+def make_reader(vectors: Vectors, scratch: Path, labels: np.ndarray | None = None) -> BlockReader:
+    """Return a reader for work in this process; large lazy arrays are spooled into ``scratch``.
+
+    A data set brings its own labels.
+    """
     if is_dataset(vectors):
         return as_dataset(vectors).reader()
     vectors = unwrap(vectors)
     if is_lazy(vectors) and _nbytes(vectors) > LOAD_BYTES:
-        return spool(vectors, scratch / "data.zarr").reader()
-    return ArrayReader(load(vectors))
+        return spool(vectors, scratch / "data.zarr", labels).reader()
+    return ArrayReader(load(vectors), labels)
 
 
-def _unchanged(dataset: Dataset, vectors: Vectors) -> Dataset:
-    """Return the data set if it holds exactly these vectors."""
-    if content_digest(vectors) != dataset.digest:
+def _unchanged(dataset: Dataset, vectors: Vectors, labels: np.ndarray | None) -> Dataset:
+    """Return the data set if it holds exactly these vectors and labels."""
+    if content_digest(vectors, labels) != dataset.digest:
         raise IdentityMismatch(
-            f"{dataset.path} holds other vectors than the ones given; choose another run directory"
+            f"{dataset.path} holds other vectors or labels than the ones given; choose another run directory"
         )
     return dataset
+
+
+def _with_labels(
+    vectors: Vectors, labels: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Yield pieces and their labels."""
+    start = 0
+    for piece in pieces(vectors):
+        yield piece, None if labels is None else labels[start : start + len(piece)]
+        start += len(piece)
 
 
 def _dask_blocks(vectors: Any) -> Iterator[np.ndarray]:

@@ -61,6 +61,7 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X : array of shape (n, d), Dataset, or path of a data set
             NumPy, dask, zarr or xarray arrays and DataFrames are all taken; ``X`` is never changed.
         y : ignored
+            Estimators that learn from labels say so; theirs are whole numbers, -1 for none.
         scheduler : str or distributed.Client, optional
             ``"local"`` starts a cluster on this machine, ``"tcp://…"`` or a client joins one, None computes
             in this process.
@@ -83,7 +84,7 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         params = self.get_params(deep=False)
         random_state = params.pop("random_state")
         method = build_method(self._method, params)
-        X = self._checked(X, reset=True)
+        X = self._with_labels(self._checked(X, reset=True), y)
         if scheduler is None and checkpoint is None:
             seed = seed_of(random_state)
             with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
@@ -142,6 +143,10 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         return self.model_.save(path)
+
+    def _with_labels(self, X: Vectors, y: Any) -> Any:
+        """Return ``X``, or the pair of ``X`` and its labels where these are learned from."""
+        return X
 
     def _checked(self, X: Vectors, *, reset: bool) -> Vectors:
         """Validate ``X`` as scikit-learn does; what is on disk or to be computed is checked as it is read."""

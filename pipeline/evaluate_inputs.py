@@ -13,6 +13,7 @@ from ..storage.codes import Codes, open_codes
 from .arrays import as_dataset, is_dataset, make_reader, spool, unwrap
 from .errors import ConfigError
 from .executors import choose, open_executor
+from .labelled import checked, split
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -37,24 +38,18 @@ def rows_of(given: Any, name: str, scratch: Path, *, in_process: bool) -> Rows:
 
     Arrays are spooled into ``scratch`` where workers of other processes have to read them.
     """
-    labels = None
-    if isinstance(given, tuple):
-        if len(given) != 2:
-            raise ConfigError(
-                f"expected {name} as vectors or as a pair (vectors, labels), got {len(given)} items"
-            )
-        given, labels = given
+    given, labels = split(given, name)
     if is_dataset(given):
         dataset = as_dataset(given)
         labels = dataset.labels() if labels is None and dataset.has_labels else labels
-        return Rows(dataset.reader(), _labels(labels, dataset.n_rows, name), dataset.digest)
+        return Rows(dataset.reader(), checked(labels, dataset.n_rows, name), dataset.digest)
     vectors = unwrap(given)
     if in_process:
         reader = make_reader(vectors, scratch / name)
     else:
         vectors = vectors if hasattr(vectors, "dtype") else np.asarray(vectors)
         reader = spool(vectors, scratch / name / "data.zarr").reader()
-    return Rows(reader, _labels(labels, reader.n_rows, name), None)
+    return Rows(reader, checked(labels, reader.n_rows, name), None)
 
 
 def opened(executor: Executor | None, scheduler: Any, scratch: Path) -> AbstractContextManager[Executor]:
@@ -125,18 +120,3 @@ def codes_of(codes: Codes | str | os.PathLike[str], model: Model, database: Rows
     if codes.n_rows != database.reader.n_rows or database.digest not in (None, codes.source_digest):
         raise ConfigError(f"{codes.path} are codes of other data; encode this data, or leave codes out")
     return codes
-
-
-def _labels(labels: Any, n_rows: int, name: str) -> np.ndarray | None:
-    if labels is None:
-        return None
-    if np.ma.is_masked(labels):
-        raise ConfigError(f"labels of the {name} are masked; give rows without a label the label -1")
-    labels = np.asarray(labels)
-    if labels.dtype == np.uint64 and labels.max(initial=0) > np.iinfo(np.int64).max:
-        raise ConfigError(f"labels of the {name} do not fit 64 bits with a sign: number them anew")
-    if labels.shape != (n_rows,) or labels.dtype.kind not in "biu":
-        raise ConfigError(
-            f"expected {n_rows} integer labels of the {name}, got {labels.dtype} of shape {labels.shape}"
-        )
-    return labels.astype(np.int64)

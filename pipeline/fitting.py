@@ -11,9 +11,10 @@ from ..cluster.serial import SerialExecutor
 from ..storage.memory import MemoryCheckpoints
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo
-from .arrays import make_reader
+from .arrays import as_dataset, is_dataset, make_reader
 from .errors import ConfigError
 from .executors import choose
+from .labelled import bare, check_needed, split
 from .model import Model
 from .preprocess import moments_of
 from .runs import start
@@ -55,7 +56,11 @@ def fit_in_memory(
     vectors: Vectors, method: Method, seed: int, scratch: Path, *, preprocess_on: Vectors | None = None
 ) -> Model:
     """Train in this process and keep nothing on disk but what is too large for memory."""
-    reader = make_reader(vectors, scratch / "data")
+    vectors, labels = split(vectors, "data")
+    bare(vectors, labels)
+    labelled = as_dataset(vectors).has_labels if is_dataset(vectors) else labels is not None
+    check_needed(method, there=labelled)
+    reader = make_reader(vectors, scratch / "data", labels)
     plan = plan_leaves(reader.n_rows, reader.n_features, min_leaves=method.min_leaves)
     executor = SerialExecutor()
 

@@ -16,10 +16,11 @@ from ..storage.identity import describe, differences
 from ..storage.run import RunDirectory, is_stream
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo, LeafPlan
-from .arrays import as_dataset, is_dataset, spool, unwrap
+from .arrays import as_dataset, check_shape, is_dataset, spool, unwrap
 from .config import RunConfig, method_table, resolve_path, validated
 from .errors import ConfigError
 from .executors import SERIAL, Where
+from .labelled import bare, check_needed, checked, split
 from .train import start_state
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def prepare(
     spooled = [folder for folder in (path / "data.zarr", path / "preprocess.zarr") if not folder.exists()]
     try:
         dataset = _placed(data, path / "data.zarr")
+        check_needed(method, there=dataset.has_labels)
         preprocess = None if preprocess_on is None else _placed(preprocess_on, path / "preprocess.zarr")
         reader = dataset.reader()
         start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
@@ -138,6 +140,7 @@ def foresee(
         ``block_bytes``, what a block takes in a worker's memory.
     """
     dataset = as_dataset(data)
+    check_needed(method, there=dataset.has_labels)
     reader = dataset.reader()
     state = start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
     plan = _plan(dataset, method, block_rows, fan_in)
@@ -180,7 +183,13 @@ def _plan(dataset: Dataset, method: Method, block_rows: int | None, fan_in: int)
 
 def _placed(vectors: Vectors, path: Path) -> Dataset:
     """Return the data set that ``vectors`` is, or write what is in memory or to be computed to ``path``."""
-    return as_dataset(vectors) if is_dataset(vectors) else spool(unwrap(vectors), path)
+    vectors, labels = split(vectors, "data")
+    bare(vectors, labels)
+    if is_dataset(vectors):
+        return as_dataset(vectors)
+    vectors = unwrap(vectors)
+    check_shape(vectors)
+    return spool(vectors, path, checked(labels, vectors.shape[0], "data"))
 
 
 def _recorded_path(dataset: Dataset, run: Path) -> str:

@@ -12,6 +12,7 @@ from .methods.biohash import BioHash
 from .methods.bosl import BOSL
 from .methods.bre import BRE
 from .methods.cbe import CBE
+from .methods.eigenfunction_ssh import EigenfunctionSSH
 from .methods.fruitfly import FruitFly
 from .methods.isohash import IsoHash
 from .methods.itq import ITQ
@@ -48,6 +49,7 @@ METHODS: dict[str, type[Method]] = {
     "isohash": IsoHash,
     "spectral_hashing": SpectralHashing,
     "mdsh": MDSH,
+    "eigenfunction_ssh": EigenfunctionSSH,
     "cbe": CBE,
     "sklsh": SKLSH,
     "agh": AGH,

@@ -24,6 +24,7 @@ METHODS = {
     "isohash": {"n_bits": 24},
     "spectral_hashing": {"n_bits": 24},
     "mdsh": {"n_bits": 24},
+    "eigenfunction_ssh": {"n_bits": 12, "n_label_bits": 8},
     "cbe": {"n_bits": 24, "n_iter": 3},
     "sklsh": {"n_bits": 24},
     "nibh": {"n_bits": 24, "n_iter": 3, "n_steps": 4},
@@ -70,6 +71,14 @@ def digits(n: int, dtype: str = "float32") -> np.ndarray:
     with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
         pixels = file["X"][:n, ::13]
     return pixels / 255 if dtype == "float64" else pixels
+
+
+def labels(n: int) -> np.ndarray:
+    """Return their labels, of every third digit: the others have none."""
+    from bitfleet.pipeline import demo
+
+    with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
+        return np.where(np.arange(n) % 3 == 0, file["y"][:n].astype(np.int64), -1)
 
 
 def marked(cases: Iterable[str]) -> list[Any]:

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers inherit it: chaos_cases and slow_reader are modules
 
-from chaos_cases import DTYPES, PLAN, digits, method_of
+from chaos_cases import DTYPES, PLAN, digits, labels, method_of
 
 DRIVER = Path(__file__).with_name("driver.py")
 
@@ -26,8 +26,8 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """1,000 digits of 61 pixels by their type in memory, as data sets of 8 blocks."""
     folder = tmp_path_factory.mktemp("data")
     for dtype in DTYPES:
-        np.save(folder / f"{dtype}.npy", digits(1000, dtype))
-        bf.ingest(folder / f"{dtype}.npy", folder / f"{dtype}.zarr")
+        np.savez(folder / f"{dtype}.npz", X=digits(1000, dtype), y=labels(1000))
+        bf.ingest(folder / f"{dtype}.npz", folder / f"{dtype}.zarr")
     return {dtype: folder / f"{dtype}.zarr" for dtype in DTYPES}
 
 
@@ -44,9 +44,10 @@ def rechunked(datasets, tmp_path_factory: pytest.TempPathFactory):
 
     @functools.cache
     def ingested(chunk_rows: int, dtype: str) -> Path:
-        files = [folder / f"{chunk_rows}-{dtype}-{i}.npy" for i in range(3)]
-        for file, part in zip(files, np.array_split(digits(1000, dtype), 3), strict=True):
-            np.save(file, part)
+        files = [folder / f"{chunk_rows}-{dtype}-{i}.npz" for i in range(3)]
+        parts = zip(np.array_split(digits(1000, dtype), 3), np.array_split(labels(1000), 3), strict=True)
+        for file, (X, y) in zip(files, parts, strict=True):
+            np.savez(file, X=X, y=y)
         again = bf.ingest(files, folder / f"{chunk_rows}-{dtype}.zarr", chunk_rows=chunk_rows)
         assert again.chunk_rows == chunk_rows
         assert again.digest == bf.open_dataset(datasets[dtype]).digest

@@ -31,6 +31,8 @@ ESTIMATORS = [
     bf.SSBC(),
     bf.Nystrom(n_bits=2, n_anchors=20, n_iter=2),
     bf.SSBC(n_bits=2, n_anchors=20, sketch_size=2, mode="online"),
+    bf.EigenfunctionSSH(),
+    bf.EigenfunctionSSH(n_bits=3, n_label_bits=1, n_functions=5, sigma=0.5),
     bf.AGH(n_bits=2, n_anchors=20, n_iter=1),
     bf.KLSH(),
     bf.KLSH(n_bits=3, n_anchors=20, kernel="linear"),

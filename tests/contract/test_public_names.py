@@ -35,6 +35,7 @@ ESTIMATORS = {
     "isohash": "IsoHash",
     "spectral_hashing": "SpectralHashing",
     "mdsh": "MDSH",
+    "eigenfunction_ssh": "EigenfunctionSSH",
     "cbe": "CBE",
     "sklsh": "SKLSH",
     "nibh": "NIBH",

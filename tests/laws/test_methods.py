@@ -41,7 +41,7 @@ def summed(method: Any, state: RoundState, X: np.ndarray, block_rows: int) -> di
         rows = np.array(address.rows) if some else np.arange(address.start, address.stop)
         vectors = np.ascontiguousarray(X[rows])
         vectors.setflags(write=False)
-        return Block(rows, vectors)
+        return Block(rows, vectors, np.where(rows % 3 < 2, rows % 5, -1))
 
     for address in method.blocks(state, LeafPlan(len(X), block_rows)):
         block = read(address)
@@ -109,6 +109,7 @@ CASES = [
     ("sign", {"center": True, "n_bits": 7}),
     ("shd", {"n_iter": 21, "n_train": 40, "mean_tolerance": 0.0}),
     ("mdsh", {"products": True}),
+    ("eigenfunction_ssh", {"n_label_bits": 5, "n_functions": 20}),
     ("agh", {"n_layers": 2, "n_anchors": 40}),
     ("klsh", {"kernel": "linear", "n_anchors": 40}),
     ("ssbc", {"n_bits": 3, "n_anchors": 40, "sketch_size": 4}),
