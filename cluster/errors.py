@@ -6,6 +6,7 @@
      ├─ ClusterLost          the cluster is gone; the last committed round is intact, resume
      ├─ EnvironmentMismatch  a worker computes with other libraries or another CPU than the driver
      ├─ GraphTooLarge        data would have to travel inside the task graph
+     ├─ InsecureCluster      strangers could reach the scheduler
      └─ PathNotShared        some worker does not see the run's folder
 
 Exceptions raised by a method or a reader on a worker are not wrapped: they reach the caller as they are.
@@ -28,6 +29,10 @@ class EnvironmentMismatch(ClusterError):
 
 class GraphTooLarge(ClusterError, ValueError):
     """A program, reader, reference or address is too large to be sent with every task."""
+
+
+class InsecureCluster(ClusterError, ValueError):
+    """Others than this user could run code on the cluster; the message says how to close it."""
 
 
 class PathNotShared(ClusterError, OSError):

@@ -1,4 +1,4 @@
-"""Getting a Dask client: start workers here, connect to a scheduler, or use the caller's client."""
+"""Getting a Dask client: start workers here or elsewhere, connect to a scheduler, or use a client."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
 from .errors import ClusterError, ClusterLost, PathNotShared
+from .launchers import LAUNCHERS, QUEUE_TIMEOUT, Size, launched
+from .security import security_for
 from .session import reaching
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from distributed.security import Security
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
@@ -61,20 +65,41 @@ def connect(
     scheduler: str | Client | None = None,
     *,
     n_workers: int | None = None,
+    max_workers: int | None = None,
     threads_per_worker: int = 1,
     memory_limit: int | str | None = None,
+    certificates: Mapping[str, str] | None = None,
+    insecure: bool = False,
+    options: Mapping[str, Any] | None = None,
+    worker_timeout: float = QUEUE_TIMEOUT,
+    note: Callable[[str], None] | None = None,
 ) -> Iterator[Client]:
     """Yield a client; on the way out, close what was opened here and nothing else.
 
     Parameters
     ----------
     scheduler : str or Client, optional
-        ``None`` or ``"local"``: worker processes on this machine, reachable from it alone.  An address such
-        as ``"tcp://host:8786"``: that scheduler.  A connected client: itself.
+        ``None`` or ``"local"``: worker processes on this machine, reachable from it alone.  A name of
+        `LAUNCHERS`, such as ``"slurm"``: workers started there.  An address such as ``"tls://host:8786"``:
+        that scheduler.  A connected client: itself.
     n_workers, threads_per_worker : int
-        For local workers; by default they use all processors that this process may use.
+        For workers started here; on this machine they use all processors that this process may use by
+        default, elsewhere one worker is started.
+    max_workers : int, optional
+        Let the cluster grow to so many workers while there is work for them.
     memory_limit : int or str, optional
-        Bytes per local worker, or text such as ``"2 GiB"``; by default an equal share of the machine's.
+        Bytes per worker, or text such as ``"2 GiB"``; for local workers by default an equal share of the
+        machine's.
+    certificates : mapping, optional
+        Files ``ca_file``, ``cert`` and ``key`` for a ``tls://`` address.
+    insecure : bool
+        Connect to an address that is neither on this machine nor encrypted.
+    options : mapping, optional
+        What a launcher is told beside the size, such as ``queue``.
+    worker_timeout : float
+        Seconds to wait for a launcher's first worker.
+    note : callable, optional
+        Told what is waited for.
 
     Yields
     ------
@@ -84,25 +109,41 @@ def connect(
     Raises
     ------
     ClusterError
-        If local workers do not start, above all because the script has no ``if __name__ == "__main__":``.
+        If workers do not start; locally above all because the script has no ``if __name__ == "__main__":``.
     ClusterLost
         If no scheduler answers at the address.
+    InsecureCluster
+        If the address is neither on this machine nor encrypted, and ``insecure`` is not given.
     ValueError
-        If local settings are given for a cluster that exists already, or make no sense.
+        If settings of workers are given for a cluster that exists already, or make no sense.
     """
+    least = n_workers or 1
+    if max_workers is not None and max_workers < least:
+        raise ValueError(f"expected max_workers >= n_workers, got {max_workers} < {least}")
     if scheduler is None or scheduler == LOCAL:
-        with _local_client(n_workers, threads_per_worker, memory_limit) as client:
+        with _local_client(n_workers, max_workers, threads_per_worker, memory_limit) as client:
             yield client
         return
-    if n_workers is not None or memory_limit is not None or threads_per_worker != 1:
+    if scheduler in LAUNCHERS:
+        limit = None if memory_limit is None else str(memory_limit)
+        size = Size(least, max_workers or least, threads_per_worker, limit)
+        with launched(scheduler, size, options or {}, timeout=worker_timeout, note=note) as client:
+            yield client
+        return
+    if (
+        n_workers is not None
+        or max_workers is not None
+        or memory_limit is not None
+        or threads_per_worker != 1
+    ):
         raise ValueError(
-            "n_workers, threads_per_worker and memory_limit are for workers started here; "
+            "n_workers, max_workers, threads_per_worker and memory_limit are for workers started here; "
             f"the cluster given as scheduler={scheduler!r} has its own"
         )
     if isinstance(scheduler, Client):
         yield scheduler
         return
-    client = _remote_client(scheduler)
+    client = _remote_client(scheduler, certificates, insecure)
     try:
         yield client
     finally:
@@ -141,7 +182,7 @@ def check_shared_path(client: Client, folder: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def _local_client(
-    n_workers: int | None, threads_per_worker: int, memory_limit: int | str | None
+    n_workers: int | None, max_workers: int | None, threads_per_worker: int, memory_limit: int | str | None
 ) -> Iterator[Client]:
     if threads_per_worker < 1 or (n_workers is not None and n_workers < 1):
         raise ValueError(
@@ -150,9 +191,11 @@ def _local_client(
     if _script_is_being_imported():
         raise ClusterError(f"a worker was asked to start workers; {_GUARD}")
     count = n_workers or max(1, CPU_COUNT // threads_per_worker)
-    limit = MEMORY_LIMIT // count if memory_limit is None else parse_bytes(memory_limit)
+    limit = MEMORY_LIMIT // (max_workers or count) if memory_limit is None else parse_bytes(memory_limit)
     cluster = _local_cluster(count, threads_per_worker, limit)
     with dask.config.set(REPLACEMENT_CONFIG), cluster, Client(cluster) as client:
+        if max_workers is not None and max_workers > count:
+            cluster.adapt(minimum=count, maximum=max_workers)
         yield client
 
 
@@ -179,25 +222,27 @@ def _script_is_being_imported() -> bool:
     return script is not None and script is not sys.modules.get("__main__")
 
 
-def _remote_client(address: str) -> Client:
+def _remote_client(address: str, certificates: Mapping[str, str] | None, insecure: bool) -> Client:
     if "://" not in address:
         raise ValueError(
-            f'expected scheduler="{LOCAL}" or an address such as "tcp://host:8786", got "{address}"'
+            f'expected scheduler="{LOCAL}", a launcher ({", ".join(LAUNCHERS)}) or an address such as '
+            f'"tls://host:8786", got "{address}"'
         )
+    security = security_for(address, certificates=certificates, insecure=insecure)
     try:
-        return _registered(address)
+        return _registered(address, security)
     except (OSError, TimeoutError) as error:
         raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running?") from error
 
 
-def _registered(address: str) -> Client:
+def _registered(address: str, security: Security | None) -> Client:
     try:
-        return Client(address, timeout=patience())
+        return Client(address, security=security, timeout=patience())
     except AssertionError:
         # distributed expects nothing but the answer to its registration, but the scheduler may just then
         # tell all clients of keys that another one has cancelled
         time.sleep(REGISTER_AGAIN_SECONDS)
-        return Client(address, timeout=patience())
+        return Client(address, security=security, timeout=patience())
 
 
 def patience() -> float:

@@ -14,6 +14,7 @@ import typer
 
 from . import cli_data, cli_jobs
 from .cli_output import Output, verb
+from .cli_place import Insecure  # noqa: TC001  (typer reads the annotation at run time)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ app = typer.Typer(
 
 Data = Annotated[Path, typer.Argument(help="A data set, as `bitfleet ingest` makes it.", metavar="DATA")]
 Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")]
-_WHERE = '"local" (workers on this machine), "serial" (this process), or tcp://… / tls://…'
+_WHERE = '"local" (workers on this machine), "serial" (this process), an address (tls://…), or a launcher'
 Scheduler = Annotated[
     Optional[str],  # noqa: UP045  (typer reads the annotation at run time)
     typer.Option(help=_WHERE, show_default="local"),
@@ -41,8 +42,11 @@ SchedulerOfRun = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--scheduler", help=_WHERE, show_default="as the run was started"),
 ]
-Workers = Annotated[Optional[int], typer.Option("--workers", min=1, help="Workers of a local cluster.")]  # noqa: UP045
-Memory = Annotated[Optional[str], typer.Option(help='Of each local worker, such as "2 GiB".')]  # noqa: UP045
+Workers = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--workers", min=1, help="Workers of a cluster that is started."),
+]
+Memory = Annotated[Optional[str], typer.Option(help='Of each worker, such as "2 GiB".')]  # noqa: UP045
 Changed = Annotated[
     bool,
     typer.Option("--allow-environment-change", help="Go on with other libraries or another processor."),
@@ -67,6 +71,7 @@ def train(
     scheduler: Scheduler = None,
     workers: Workers = None,
     memory_limit: Memory = None,
+    insecure: Insecure = False,
     block_rows: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="Rows of a block.", show_default="32 MiB of them"),
@@ -99,7 +104,7 @@ def train(
             data,
             run,
             built,
-            where=_where("local" if scheduler is None else scheduler, workers, memory_limit),
+            where=_where("local" if scheduler is None else scheduler, workers, memory_limit, insecure),
             seed=seed,
             block_rows=block_rows,
             fan_in=fan_in,
@@ -116,6 +121,7 @@ def resume(
     scheduler: SchedulerOfRun = None,
     workers: Workers = None,
     memory_limit: Memory = None,
+    insecure: Insecure = False,
     data: Annotated[Optional[Path], typer.Option(help="Where the data is, if it has moved.")] = None,  # noqa: UP045
     allow_environment_change: Changed = False,
 ) -> dict[str, Any]:
@@ -126,7 +132,11 @@ def resume(
     from . import runs
 
     given = scheduler is not None or workers is not None or memory_limit is not None
-    where = _where("local" if scheduler is None else scheduler, workers, memory_limit) if given else None
+    where = (
+        _where("local" if scheduler is None else scheduler, workers, memory_limit, insecure)
+        if given
+        else None
+    )
     with output.following() as control:
         model = runs.resume(
             run,
@@ -161,10 +171,10 @@ def run_(
     return result
 
 
-def _where(scheduler: str, workers: int | None, memory_limit: str | None) -> Where:
+def _where(scheduler: str, workers: int | None, memory_limit: str | None, insecure: bool) -> Where:
     from .executors import choose
 
-    return choose(scheduler, n_workers=workers, memory_limit=memory_limit)
+    return choose(scheduler, n_workers=workers, memory_limit=memory_limit, insecure=insecure or None)
 
 
 def _trained(output: Output, run: Path, model: Model) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, place
 from .cli_search import describe, search
 from .cli_stream import stream
 from .errors import CHECKPOINT
@@ -66,6 +66,7 @@ def encode(
     codes: Annotated[Path, typer.Argument(help="The new codes.", metavar="CODES")],
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
     active: Annotated[bool, typer.Option("--active", help="Also write index lists of the ones.")] = False,
 ) -> dict[str, Any]:
     """Encode a data set with a trained model.
@@ -75,7 +76,7 @@ def encode(
     from . import api
     from .model import load
 
-    where = place(scheduler, workers)
+    where = place(scheduler, workers, insecure)
     result = _about_codes(api.encode_into(load(run), data, codes.absolute(), where, active=active))
     output.table(result)
     return result
@@ -91,6 +92,7 @@ def fit_decoder(
     ] = 1.0,
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
 ) -> dict[str, Any]:
     """Fit a linear decoder to a model's codes, which `evaluate --refine` and `Model.decode` need.
 
@@ -100,7 +102,7 @@ def fit_decoder(
     from .inspection import about_model
     from .model import load
 
-    where = place(scheduler, workers)
+    where = place(scheduler, workers, insecure)
     fitted = refine.fit_decoder(load(run), data, ridge=ridge, scheduler=None if where.in_process else where)
     fitted.save(model)
     result = about_model(load(model))
@@ -123,6 +125,7 @@ def evaluate(
     codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
     seed: Annotated[int, typer.Option(min=0, help="Orders equal distances.")] = 0,
     refine: Annotated[
         Optional[int],  # noqa: UP045
@@ -141,7 +144,7 @@ def evaluate(
         queries,
         tuple(metrics.split(",")),
         codes=codes,
-        where=place(scheduler, workers),
+        where=place(scheduler, workers, insecure),
         seed=seed,
         refine=refine,
     )

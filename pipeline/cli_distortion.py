@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, place
 
 _SHOWN = (
     "fit", "delta", "scale", "offset", "n_pairs", "certified", "coverage", "constant_T", "critical_bits",
@@ -35,6 +35,7 @@ def distortion(
     ] = None,
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
 ) -> dict[str, Any]:
     """Tell how far Hamming distances are from true ones at worst, exactly, over all pairs of rows.
 
@@ -42,7 +43,7 @@ def distortion(
     """
     from .distortion import max_distortion
 
-    where = place(scheduler, workers)
+    where = place(scheduler, workers, insecure)
     found = max_distortion(
         codes,
         data,

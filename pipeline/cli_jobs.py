@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .cli_place import Insecure  # noqa: TC001
 
 Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")]
 
@@ -20,6 +21,7 @@ def submit(
         Optional[str],  # noqa: UP045  (typer reads the annotation at run time)
         typer.Option(help="The cluster's scheduler: tcp://… / tls://…", show_default="what the job says"),
     ] = None,
+    insecure: Insecure = False,
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override the file; may be repeated."),
@@ -31,7 +33,7 @@ def submit(
 ) -> dict[str, Any]:
     """Hand a job over to a cluster and return; follow it with watch or status, end it with cancel.
 
-    Example: `bitfleet submit job.toml --scheduler tcp://head:8786`
+    Example: `bitfleet submit job.toml --scheduler tls://head:8786`
     """
     from .config import parse_assignment
     from .job import submit as hand_over
@@ -39,6 +41,7 @@ def submit(
     there = hand_over(
         job,
         scheduler=scheduler,
+        insecure=insecure,
         settings=dict(parse_assignment(text) for text in settings or []),
         allow_environment_change=allow_environment_change,
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, place
 
 _SHOWN = 10
 
@@ -38,6 +38,7 @@ def search(
     ] = None,
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
 ) -> dict[str, Any]:
     """Find the nearest codes of every query.
 
@@ -50,7 +51,7 @@ def search(
         raise ConfigError(f"{out} exists; choose another name or remove it")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} for {out.name}; make it first")
-    where = place(scheduler, workers)
+    where = place(scheduler, workers, insecure)
     distances, ids = find(
         codes,
         queries,
@@ -77,6 +78,7 @@ def describe(
     codes: Annotated[Path, typer.Argument(help="Codes that are finished, or a stream.", metavar="CODES")],
     scheduler: Scheduler = "serial",
     workers: Workers = None,
+    insecure: Insecure = False,
 ) -> dict[str, Any]:
     """Tell how well codes use their bits.
 
@@ -84,7 +86,7 @@ def describe(
     """
     from .describe import describe_codes
 
-    where = place(scheduler, workers)
+    where = place(scheduler, workers, insecure)
     found = describe_codes(codes, scheduler=None if where.in_process else where)
     result = {"codes": str(codes)} | found.to_dict()
     output.table(result)

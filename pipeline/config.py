@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from ..tasks import registry
+from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,18 +31,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T", bound=BaseModel)
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class DataTable(_Table):
+class DataTable(Table):
     """``[data]``: what is learned from, and optionally the rows whose mean and PCA come in front."""
 
     path: str
     preprocess_on: str | None = None
 
 
-class RunTable(_Table):
+class RunTable(Table):
     """``[run]``: where the run is kept, and what its bits depend on beside data and method."""
 
     path: str
@@ -50,23 +47,7 @@ class RunTable(_Table):
     fan_in: int = Field(default=8, ge=2)
 
 
-class ClusterTable(_Table):
-    """``[cluster]``: ``"local"``, ``"serial"`` (this process alone) or a scheduler's address."""
-
-    scheduler: str = "local"
-    n_workers: int | None = Field(default=None, ge=1)
-    threads_per_worker: int = Field(default=1, ge=1)
-    memory_limit: str | None = None
-
-    @field_validator("scheduler")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value in ("local", "serial") or "://" in value:
-            return value
-        raise ValueError('expected "local", "serial" or an address such as "tcp://host:8786"')
-
-
-class EncodeTable(_Table):
+class EncodeTable(Table):
     """``[encode]``: where the codes go; ``data`` defaults to the training data."""
 
     path: str
@@ -74,7 +55,7 @@ class EncodeTable(_Table):
     active: bool = False
 
 
-class EvaluateTable(_Table):
+class EvaluateTable(Table):
     """``[evaluate]``: metrics over queries; ``data`` (what is searched) defaults to the encoded data.
 
     With ``refine``, a decoder is fitted to the training data and kept in the run, as ``decoder.zarr``.
@@ -91,7 +72,7 @@ class EvaluateTable(_Table):
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
-class Job(_Table):
+class Job(Table):
     """A whole job file; paths are resolved, the method is built by `build_method`."""
 
     data: DataTable
@@ -114,7 +95,7 @@ class Job(_Table):
         return build_method(params.pop("name"), params)
 
 
-class RunConfig(_Table):
+class RunConfig(Table):
     """What ``config.json`` holds.  Paths are absolute, or relative to the run directory."""
 
     format: Literal["bitfleet-run"] = "bitfleet-run"
@@ -328,6 +309,7 @@ def _resolved(job: Job, folder: Path) -> Job:
         update={
             "data": table(job.data, "path", "preprocess_on"),
             "run": table(job.run, "path"),
+            "cluster": job.cluster.model_copy(update={"tls": table(job.cluster.tls, "ca_file", "cert", "key")}),
             "encode": table(job.encode, "path", "data"),
             "evaluate": table(job.evaluate, "queries", "data"),
         }

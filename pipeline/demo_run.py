@@ -23,7 +23,8 @@ from ..storage.errors import DestinationExists
 from ..tasks.random import stream
 from . import runs
 from .api import encode_into
-from .config import ClusterTable, build_method
+from .config import build_method
+from .config_cluster import ClusterTable
 from .evaluate import evaluate
 from .executors import Where
 from .report import method_label, write_report

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.serial import SerialExecutor
-from .config import ClusterTable, validated
+from .config import validated
+from .config_cluster import ClusterTable
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ class Where:
     @property
     def on_this_machine(self) -> bool:
         """Whether every worker sees this machine's folders."""
-        address = self.table.scheduler
-        if address in ("serial", "local") or address.startswith("inproc://"):
-            return True
-        host = address.split("://")[-1].rsplit(":", 1)[0].strip("[]")
-        return host in ("127.0.0.1", "::1", "localhost")
+        if self.table.kind != "address":
+            return self.table.kind != "launcher"
+        from ..cluster.security import is_loopback
+
+        return is_loopback(self.table.scheduler)
 
 
 SERIAL = Where()
@@ -58,9 +59,10 @@ def choose(scheduler: Any, **options: Any) -> Where:
     Parameters
     ----------
     scheduler : None, str or distributed.Client
-        None or ``"serial"``: this process; ``"local"``: a cluster on this machine; an address, or a client.
+        None or ``"serial"``: this process; ``"local"``: a cluster on this machine; an address, a launcher
+        such as ``"slurm"``, or a client.
     **options
-        ``n_workers``, ``threads_per_worker``, ``memory_limit`` of a local cluster.
+        Other keys of a job file's ``[cluster]`` table, such as ``n_workers`` and ``memory_limit``.
 
     Raises
     ------
@@ -111,7 +113,11 @@ def open_executor(
     from ..cluster.launch import check_shared_path
 
     with joined(where, note=note) as there:
-        executor = DaskExecutor(there.client, allow_environment_change=allow_environment_change)
+        executor = DaskExecutor(
+            there.client,
+            allow_environment_change=allow_environment_change,
+            worker_timeout=there.table.patience,
+        )
         if shared is not None:
             check_shared_path(there.client, shared)
         yield executor
@@ -125,13 +131,7 @@ def joined(where: Where, *, note: Callable[[str], None] | None = None) -> Iterat
         return
     from ..cluster.launch import connect
 
-    table = where.table
-    with connect(
-        table.scheduler,
-        n_workers=table.n_workers,
-        threads_per_worker=table.threads_per_worker,
-        memory_limit=table.memory_limit,
-    ) as client:
+    with connect(**where.table.connection(), note=note) as client:
         if note is not None and client.dashboard_link:
             note(f"dashboard: {client.dashboard_link}")
         yield replace(where, client=client)

@@ -164,6 +164,7 @@ def submit(
     job: str | os.PathLike[str] | Mapping[str, Any],
     *,
     scheduler: Any = None,
+    insecure: bool = False,
     settings: Mapping[str, Any] | None = None,
     allow_environment_change: bool = False,
 ) -> Job:
@@ -178,6 +179,8 @@ def submit(
         A job file, or what one holds, as tables.  Its paths are those that the workers see.
     scheduler : str or distributed.Client, optional
         The cluster; by default what the job says.
+    insecure : bool
+        Trust an address that is neither on this machine nor encrypted.
     settings : mapping of dotted key to value, optional
         Replace what the job says, such as ``{"method.n_bits": 64}``.
     allow_environment_change : bool
@@ -198,11 +201,12 @@ def submit(
         If no scheduler answers.
     """
     content = as_job(job, settings)
-    where = Where(content.cluster) if scheduler is None else choose(scheduler)
-    if where.table.scheduler in ("serial", "local") or where.table.scheduler.startswith("inproc://"):
+    trusted = insecure or None
+    where = Where(content.cluster) if scheduler is None else choose(scheduler, insecure=trusted)
+    if where.table.kind != "address" or where.table.scheduler.startswith("inproc://"):
         raise ConfigError(
             "submit hands the job over to a cluster that stays when this process ends: give the address of "
-            'its scheduler (--scheduler tcp://host:8786, or [cluster] scheduler = "tcp://host:8786"); '
+            'its scheduler (--scheduler tls://host:8786, or [cluster] scheduler = "tls://host:8786"); '
             "here and now: bitfleet run"
         )
     content = content.model_copy(update={"cluster": where.table})

@@ -131,7 +131,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("scheduler", "settings", "message"),
     [
-        ("localhost", {}, 'scheduler="local" or an address'),
+        ("localhost", {}, 'scheduler="local", a launcher (.*) or an address'),
         (None, {"n_workers": 0}, "at least one worker"),
         ("local", {"threads_per_worker": 0}, "at least one worker with one thread"),
         ("tcp://127.0.0.1:1", {"n_workers": 2}, "for workers started here"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_only_three_tables_are_required(tmp_path: Path) -> None:
         ("seed = 3", "seed = -1", r"run\.seed: .*greater than or equal to 0, got -1"),
         ('name = "itq"', 'name = "os.system"', r"unknown method 'os\.system', expected one of"),
         ('name = "itq"', "", r'method: expected name = "\.\.\." in \[method\]'),
-        ('scheduler = "local"', 'scheduler = "yarn"', r"cluster\.scheduler: expected .local., .serial. or"),
+        ('scheduler = "local"', 'scheduler = "yarn"', r"cluster\.scheduler: expected .local., .serial., an"),
         ('path = "digits.zarr"', "", r"data\.path is required"),
         ("[data]", "[data", r"is not valid TOML"),
     ],
@@ -188,3 +189,43 @@ def test_where_it_computes_is_no_part_of_what_a_run_is() -> None:
 def test_a_newer_run_configuration_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"config\.json: format_version"):
         RunConfig.from_json(run_config().to_json() | {"format_version": 2})
+
+
+CLUSTER = '[cluster]\nscheduler = "local"\nn_workers = 2\nmemory_limit = "2 GiB"'
+CLUSTERS = {
+    "slurm": '[cluster]\nlauncher = "slurm"\nn_workers = 4\nmax_workers = 8\n[cluster.slurm]\nqueue = "long"',
+    "ssh": '[cluster]\nlauncher = "ssh"\n[cluster.ssh]\nhosts = ["a", "b"]',
+    "kubernetes": '[cluster]\nlauncher = "kubernetes"\n[cluster.kubernetes]\nimage = "i"\ninsecure = true',
+    "tls://head:8786": '[cluster]\nlauncher = "address"\nscheduler = "tls://head:8786"',
+    "local": '[cluster]\nlauncher = "local"\nmax_workers = 3',
+}
+
+
+@pytest.mark.parametrize("scheduler", CLUSTERS)
+def test_a_launcher_is_remembered_by_the_run(tmp_path: Path, scheduler: str) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(JOB.replace(CLUSTER, CLUSTERS[scheduler]))
+    table = load_job(path).cluster
+    assert table.scheduler == scheduler
+    kept = json.loads(json.dumps(run_config(cluster=table.model_dump()).to_json()))
+    assert RunConfig.from_json(kept).cluster == table
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('launcher = "yarn"', r"expected launcher to be one of local, serial, address, slurm"),
+        ('launcher = "address"', r"launcher = \"address\" needs scheduler = \"tls://"),
+        ('launcher = "slurm"\nscheduler = "local"', r"starts a scheduler of its own, not 'local'"),
+        ('launcher = "ssh"', r"needs a table \[cluster\.ssh\]"),
+        ('launcher = "slurm"\n[cluster.pbs]\nqueue = "q"', r"\[cluster\.pbs\] is for launcher = \"pbs\""),
+        ('launcher = "slurm"\n[cluster.slurm]\nque = "q"', r"unknown key .*que \(did you mean 'queue'\?\)"),
+        ("n_workers = 3\nmax_workers = 2", r"max_workers = 2 is less than n_workers = 3"),
+        ("insecure = true", r"insecure are for a scheduler that is given by its address"),
+    ],
+)
+def test_a_cluster_that_makes_no_sense_is_named(tmp_path: Path, table: str, message: str) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(JOB.replace(CLUSTER, f"[cluster]\n{table}"))
+    with pytest.raises(ConfigError, match=message):
+        load_job(path)

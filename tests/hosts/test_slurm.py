@@ -1,0 +1,162 @@
+"""A real Slurm: a job file trains on workers that are Slurm jobs, one is cancelled, the bits are the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from several_hosts import free_ports, need, result_of, search_path, start_job, wait_for_round, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.long
+
+CONFIGURATION = """
+ClusterName=bitfleet
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={control}
+SlurmdPort={node}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+MpiDefault=none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+KillWait=3
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=4000 State=UNKNOWN
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
+SlurmdParameters=config_overrides
+"""
+CLUSTER = """
+[cluster]
+launcher = "slurm"
+n_workers = 2
+memory_limit = "700 MiB"
+[cluster.slurm]
+queue = "main"
+walltime = "00:10:00"
+host = "127.0.0.1"
+log_folder = "{folder}/logs"
+local_folder = "{folder}/scratch"
+shared_folder = "{folder}/certificates"
+"""
+
+
+class Slurm:
+    """A Slurm of one node in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # Dask takes a worker for lost after a time that is longer than this test
+        self.environment = {
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "1s",
+        }
+        self._started: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        (self.folder / "munge.key").write_bytes(os.urandom(128))
+        (self.folder / "munge.key").chmod(0o600)
+        control, node = free_ports(2)
+        text = CONFIGURATION.format(
+            host=socket.gethostname().split(".")[0], folder=self.folder, control=control, node=node
+        )
+        (self.folder / "slurm.conf").write_text(text)
+        files = {"key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
+        munge = {f"--{name}": self.folder / f"munge.{ending}" for name, ending in files.items()}
+        munge["--socket"] = self.folder / "munge.socket"
+        self._run("munged", "--foreground", "--force", *(f"{key}={value}" for key, value in munge.items()))
+        wait_until((self.folder / "munge.socket").exists, "munged", 20)
+        self._run("slurmctld", "-D")
+        self._run("slurmd", "-D")
+        wait_until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "an idle node", 30)
+
+    def ask(self, *command: str) -> str:
+        done = subprocess.run(
+            command, env={**os.environ, **self.environment}, capture_output=True, text=True, timeout=30
+        )
+        return done.stdout
+
+    def running(self) -> list[str]:
+        return self.ask("squeue", "-h", "-t", "running", "-o", "%i").split()
+
+    def stop(self) -> None:
+        self.ask("scancel", "--full", "--user", "root")
+        for process in reversed(self._started):
+            process.terminate()
+        for process in reversed(self._started):
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        found = shutil.which(program, path=search_path())
+        assert found is not None
+        with (self.folder / f"{program}.out").open("wb") as out:
+            self._started.append(
+                subprocess.Popen(
+                    [found, *arguments], env={**os.environ, **self.environment}, stdout=out, stderr=out
+                )
+            )
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    need("slurmctld", "slurmd", "munged", "scancel", "squeue", package="slurm-wlm munge")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    slurm = Slurm(folder)
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+
+
+def test_a_cancelled_worker_is_replaced_and_the_bits_are_the_same(slurm, job, alone, tmp_path):
+    process = start_job(job(CLUSTER.format(folder=tmp_path)), slurm.environment)
+    try:
+        wait_for_round(tmp_path / "run", 3, process)
+        first = slurm.running()
+        assert len(first) == 2
+        slurm.ask("scancel", first[0])
+        assert result_of(process) == alone
+    finally:
+        process.kill()
+        process.communicate()
+    logs = {path.stem for path in (tmp_path / "logs").iterdir()}
+    assert len(logs) > 2, f"no job took the place of the cancelled one: {logs}"
+    assert not any((tmp_path / "certificates").iterdir())
+    wait_until(lambda: not slurm.running(), "the jobs to end", 30)
+
+
+def test_workers_end_with_a_driver_that_is_killed_and_the_run_is_resumed(slurm, job, alone, tmp_path):
+    path = job(CLUSTER.format(folder=tmp_path))
+    process = start_job(path, slurm.environment)
+    wait_for_round(tmp_path / "run", 2, process)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not slurm.running(), "workers without a scheduler to end", 100)
+    assert result_of(start_job(path, slurm.environment)) == alone
