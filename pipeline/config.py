@@ -309,7 +309,9 @@ def _resolved(job: Job, folder: Path) -> Job:
         update={
             "data": table(job.data, "path", "preprocess_on"),
             "run": table(job.run, "path"),
-            "cluster": job.cluster.model_copy(update={"tls": table(job.cluster.tls, "ca_file", "cert", "key")}),
+            "cluster": job.cluster.model_copy(
+                update={"tls": table(job.cluster.tls, "ca_file", "cert", "key")}
+            ),
             "encode": table(job.encode, "path", "data"),
             "evaluate": table(job.evaluate, "queries", "data"),
         }
