@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
+    from .pipeline.active_index import ActiveIndex, pack_active, unpack_active
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
     from .pipeline.describe import CodeStatistics, describe_codes
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_eigenfunctions import MDSH, EigenfunctionSSH, SpectralHashing
     from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
-    from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, PursuitHash, SphericalHash
+    from .pipeline.estimators_sparse import (
+        BOSL,
+        POSH,
+        BioHash,
+        FruitFly,
+        PursuitHash,
+        SparseCoding,
+        SphericalHash,
+    )
     from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
     from .pipeline.job import Job, submit
@@ -74,6 +83,7 @@ __all__ = [
     "SHD",
     "SKLSH",
     "SSBC",
+    "ActiveIndex",
     "BioHash",
     "ClusterError",
     "ClusterLost",
@@ -101,6 +111,7 @@ __all__ = [
     "Nystrom",
     "PursuitHash",
     "Sign",
+    "SparseCoding",
     "SpectralHashing",
     "SphericalHash",
     "StorageError",
@@ -118,6 +129,7 @@ __all__ = [
     "open_codes",
     "open_dataset",
     "open_stream",
+    "pack_active",
     "projections",
     "resume",
     "search",
@@ -125,6 +137,7 @@ __all__ = [
     "stream",
     "submit",
     "train",
+    "unpack_active",
     "weighted_hamming",
 ]
 
@@ -132,9 +145,18 @@ _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash"),
     ".pipeline.estimators_eigenfunctions": ("MDSH", "EigenfunctionSSH", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
-    ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "PursuitHash", "SphericalHash"),
+    ".pipeline.estimators_sparse": (
+        "BOSL",
+        "POSH",
+        "BioHash",
+        "FruitFly",
+        "PursuitHash",
+        "SparseCoding",
+        "SphericalHash",
+    ),
     ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),
     ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
+    ".pipeline.active_index": ("ActiveIndex", "pack_active", "unpack_active"),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
     ".pipeline.evaluate": ("evaluate",),

@@ -157,6 +157,9 @@ class Model:
 
     def needed_decoder(self) -> Decoder:
         """Return the decoder; `ConfigError` if there is none."""
+        encoder: Any = self.encoder()
+        if self.decoder is None and hasattr(encoder, "own_decoder"):
+            return encoder.own_decoder()  # type: ignore[no-any-return]
         if self.decoder is None:
             raise ConfigError(
                 "this model has no decoder; fit one: model = bitfleet.fit_decoder(model, data), "

@@ -208,6 +208,8 @@ def _inhibition(atoms: np.ndarray, beta: float, n_active: int) -> np.ndarray:
     Thousands of ones, each rounded up, could still leave 16 bits together; what they may take is bounded.
     """
     out = np.zeros((len(atoms), lanes_of(len(atoms))), np.int16)
+    if not beta:
+        return out
     dots = fixed_product(atoms, np.ascontiguousarray(atoms.T))
     most = (-TAKEN - 1 - SCALE) // n_active
     out[:, : len(atoms)] = np.clip(np.rint(SCALE * (beta / n_active) * dots), -most, most)

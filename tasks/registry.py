@@ -28,6 +28,7 @@ from .methods.pursuit_hash import PursuitHash
 from .methods.shd import SHD
 from .methods.sign import Sign
 from .methods.sklsh import SKLSH
+from .methods.sparse_coding import SparseCoding
 from .methods.spectral_hashing import SpectralHashing
 from .methods.spherical_hash import SphericalHash
 from .methods.ssbc import SSBC
@@ -63,6 +64,7 @@ METHODS: dict[str, type[Method]] = {
     "spherical_hash": SphericalHash,
     "posh": POSH,
     "pursuit_hash": PursuitHash,
+    "sparse_coding": SparseCoding,
     "bosl": BOSL,
 }
 

@@ -40,6 +40,7 @@ METHODS = {
     "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
     "pursuit_hash": {"n_bits": 96, "n_active": 6, "n_epochs": 2},
+    "sparse_coding": {"n_bits": 96, "n_active": 6, "n_iter": 2},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},
 }

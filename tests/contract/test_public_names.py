@@ -51,6 +51,7 @@ ESTIMATORS = {
     "spherical_hash": "SphericalHash",
     "posh": "POSH",
     "pursuit_hash": "PursuitHash",
+    "sparse_coding": "SparseCoding",
     "bosl": "BOSL",
 }
 

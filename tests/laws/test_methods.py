@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import accumulate, euclidean, exact, pack, pursuit, walk, wta
+from bitfleet.tasks.kernels import accumulate, coding, decoding, euclidean, exact, pack, pursuit, walk, wta
 from bitfleet.tasks.moments import Moments
 from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, RoundState, RowIndices
 from bitfleet.tasks.registry import METHODS
@@ -105,6 +105,7 @@ CASES = [
     ("nibh", {"preset": "calibrated", "batch_size": 20, "n_train": 40}),
     ("biohash", {"batch_size": 20}),
     ("pursuit_hash", {"n_rounds": 2, "n_components": 5}),
+    ("sparse_coding", {"n_exchanges": 0, "n_components": 5, "center": False}),
     ("fruit_fly", {"matrix": "orthogonal"}),
     ("sign", {"center": True, "n_bits": 7}),
     ("shd", {"n_iter": 21, "n_train": 40, "mean_tolerance": 0.0}),
@@ -134,7 +135,7 @@ def test_numpy_kernels_give_the_same_bits(
     method, X = build(name, **parameters), data(dtype)
     expected = train(method, X)
     codes = method.encoder(expected).encode(X)
-    for module in (accumulate, euclidean, exact, pack, pursuit, walk, wta):
+    for module in (accumulate, coding, decoding, euclidean, exact, pack, pursuit, walk, wta):
         monkeypatch.setattr(module, "loops", lambda: None)
     state = train(method, X)
     assert_same_bits(state, expected)

@@ -1,0 +1,316 @@
+"""`ActiveIndex`: sparse codes in the fewest bytes, searched by real queries; and these bytes themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..storage import models
+from ..storage.errors import CorruptObject
+from ..tasks.active import ActiveDistances
+from ..tasks.decoder import Decoder
+from ..tasks.kernels.pack import list_active
+from ..tasks.kernels.ranking import rank_sets, ranked_width, unrank_sets
+from ..tasks.methods.base import Front
+from .arrays import pieces
+from .code_inputs import check_count, loaded
+from .errors import ConfigError
+from .model import Model, ModelLike, as_model
+from .rescore import rescored
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    from .arrays import Vectors
+
+FORMAT = "bitfleet-active-index"
+FORMAT_VERSION = 1
+_ROWS_AT_ONCE = 1 << 14
+
+
+def pack_active(codes: Any, n_bits: int | None = None, n_active: int | None = None) -> np.ndarray:
+    """Return sparse codes as the ranks of their sets, in the fewest whole bytes that hold any of them.
+
+    18 ones of 1,024 take 16 bytes, 112 take 64; as packed bits they all take 128.
+
+    Parameters
+    ----------
+    codes : Codes, path of codes, or array
+        Places of the ones, int32 or int64 of shape (n, n_active); or packed bits, uint8 of shape
+        (n, ceil(n_bits / 8)), of which ``n_active`` must be said.
+    n_bits, n_active : int, optional
+        Stored codes know both.
+
+    Returns
+    -------
+    ndarray of uint8, shape (n, n_bytes)
+        `unpack_active` has the codes back exactly.  See `tasks.kernels.ranking` for the format.
+
+    Raises
+    ------
+    ConfigError
+        If these are no sparse codes with as many ones each.
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> places = np.array([[0, 7, 1023], [5, 6, 7]])
+    >>> packed = bf.pack_active(places, 1024)
+    >>> packed.shape, bool((bf.unpack_active(packed, 1024, 3) == places).all())
+    ((2, 4), True)
+    """
+    packed, n_bits, n_active = loaded(codes, n_bits, n_active)
+    if n_active is None:
+        raise ConfigError("expected sparse codes: say how many ones each has with n_active=")
+    try:
+        return rank_sets(list_active(packed, n_active), n_bits)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def unpack_active(packed: np.ndarray, n_bits: int, n_active: int) -> np.ndarray:
+    """Return the places of the ones of codes that `pack_active` packed.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, n_active)
+        Ascending.
+
+    Raises
+    ------
+    ConfigError
+        If the type, the width or any row's bytes are not those of ``n_active`` ones of ``n_bits``.
+    """
+    check_count("n_bits", n_bits)
+    check_count("n_active", n_active)
+    try:
+        return unrank_sets(np.asarray(packed), n_bits, n_active)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+class ActiveIndex:
+    """Sparse codes in memory in the fewest bytes, searched by real queries through a decoder.
+
+    Parameters
+    ----------
+    model : Model, path, or fitted estimator
+        Of sparse codes, with a decoder: `SparseCoding` has its own, others get one by `bitfleet.fit_decoder`.
+    metric : {"euclidean", "cosine"}
+    lengths : bool, optional
+        Keep the length of every row, in a byte of its own: by default with ``"euclidean"``, never with
+        ``"cosine"``.
+    keep_norms : bool, default True
+        Keep four bytes more a row in memory, which follow from its code, so that a search of few queries
+        need not compute them again.  Results are the same.
+
+    Attributes
+    ----------
+    n_rows, n_bytes : int
+        Rows, and stored bytes of each.
+    rows : ndarray of uint8, shape (n_rows, n_bytes)
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(500, 16))
+    >>> model = bf.fit_decoder(bf.PursuitHash(n_bits=64, n_active=8, random_state=0).fit(X), X)
+    >>> index = bf.ActiveIndex(model).add(X)
+    >>> distances, ids = index.search(X[:3], k=10)
+    >>> index.n_bytes, ids.shape
+    (6, (3, 10))
+    """
+
+    _parts: list[np.ndarray]
+    _norms: list[np.ndarray] | None
+
+    def __init__(
+        self,
+        model: ModelLike,
+        *,
+        metric: str = "euclidean",
+        lengths: bool | None = None,
+        keep_norms: bool = True,
+    ) -> None:
+        self._model: Model | None = as_model(model)
+        n_active = self._model.encoder().n_active
+        if n_active is None:
+            raise ConfigError(
+                "expected a model of sparse codes; dense codes take real queries by "
+                "CodeIndex.search(projections, k, asymmetric=True)"
+            )
+        lengths = metric == "euclidean" if lengths is None else lengths
+        self._digest = self._model.encoder_digest
+        self._begin(self._model.needed_decoder(), n_active, metric, lengths, keep_norms)
+
+    def add(self, vectors: Vectors) -> ActiveIndex:
+        """Encode vectors and append their codes; return the index.
+
+        Parameters
+        ----------
+        vectors : array, Dataset or path, shape (n, d)
+        """
+        if self._model is None:
+            raise ConfigError("this index was opened without the model that encodes: open it with model=")
+        for piece in pieces(vectors):
+            for at in range(0, len(piece), _ROWS_AT_ONCE):
+                tile = piece[at : at + _ROWS_AT_ONCE]
+                places = list_active(self._model.encode(tile), self.n_active)
+                self._append(places, self._distances.length_bytes(tile) if self.lengths else None)
+        return self
+
+    def search(
+        self, queries: Any, k: int, *, rescore: Any = None, oversample: int = 4
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the k nearest rows of each query, nearest first; equal distances by id.
+
+        Parameters
+        ----------
+        queries : array, shape (q, d)
+            Vectors, not codes.
+        k : int
+            If there are fewer rows, all are returned.
+        rescore : Dataset, path, or array of shape (n, d), optional
+            Take ``oversample * k`` candidates and order them by the distance of these vectors.
+        oversample : int, default 4
+
+        Returns
+        -------
+        distances : ndarray of float64, shape (q, min(k, n))
+            Squared Euclidean, between rows of length one if by cosine.
+        ids : ndarray of int64, shape (q, min(k, n))
+        """
+        check_count("k", k)
+        check_count("oversample", oversample)
+        queries = np.asarray(queries)
+        if queries.ndim != 2 or queries.shape[1] != self.n_features or queries.dtype.kind not in "buif":
+            raise ConfigError(
+                f"expected queries of numbers, shape (q, {self.n_features}), "
+                f"got {queries.dtype} of shape {queries.shape}"
+            )
+        if not np.isfinite(queries).all():
+            raise ConfigError("expected finite queries, got NaN or infinity")
+        wanted = min(k, self.n_rows)
+        found = wanted if rescore is None else min(wanted * oversample, self.n_rows)
+        distances, ids = self._distances.nearest(queries, self.rows, found, self._kept())
+        if rescore is None:
+            return distances, ids
+        return rescored(ids, wanted, rescore, queries, None, metric=self.metric)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the index to ``path``, which must not exist yet; `ActiveIndex.open` reads it."""
+        from pathlib import Path
+
+        decoder = self._distances.decoder
+        arrays = {"rows": self.rows, "mean": decoder.front.mean, "matrix": decoder.matrix}
+        if decoder.front.components is not None:
+            arrays["components"] = decoder.front.components
+        header = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "n_active": self.n_active,
+            "metric": self.metric,
+            "lengths": self.lengths,
+            "ridge": decoder.ridge,
+            "model_digest": self._digest,
+        }
+        models.save_model(path, header, arrays)
+        return Path(path)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], model: ModelLike | None = None, *, keep_norms: bool = True
+    ) -> ActiveIndex:
+        """Read an index, check every byte against its digest and every row against the format.
+
+        Parameters
+        ----------
+        path : path
+        model : Model, path, or fitted estimator, optional
+            Needed to `add`; must be the one that made the index.
+
+        Raises
+        ------
+        ConfigError
+            If this is no index, of another format version, or of another model.
+        CorruptObject
+            If anything is missing, has changed, or is no code.
+        """
+        header, arrays = models.load_model(path)
+        if header.get("format") != FORMAT or header.get("format_version") != FORMAT_VERSION:
+            raise ConfigError(f"{path}: expected an index in format {FORMAT_VERSION}, this is something else")
+        index = cls.__new__(cls)
+        try:
+            front = Front(arrays["mean"], arrays.get("components"))
+            decoder = Decoder(arrays["matrix"], front, dense=False, ridge=float(header["ridge"]))
+            index._begin(decoder, header["n_active"], header["metric"], header["lengths"], keep_norms)
+            rows = arrays["rows"]
+            if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != index.n_bytes:
+                raise ValueError(f"rows of shape {rows.shape}")
+            for at in range(0, len(rows), _ROWS_AT_ONCE):
+                part = rows[at : at + _ROWS_AT_ONCE]
+                index._append(
+                    unrank_sets(part[:, : index._width], index.n_bits, index.n_active),
+                    part[:, -1] if index.lengths else None,
+                )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptObject(f"{path} has a broken header or broken arrays: {error}") from error
+        index._digest = header["model_digest"]
+        index._model = None if model is None else as_model(model)
+        if index._model is not None and index._model.encoder_digest != index._digest:
+            raise ConfigError(
+                f"{path} was made by the model {index._digest[:12]}, "
+                f"not by {index._model.encoder_digest[:12]}"
+            )
+        return index
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Everything that is stored, uint8 of shape (n_rows, n_bytes)."""
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate([np.empty((0, self.n_bytes), np.uint8), *self._parts])]
+        return self._parts[0]
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return (
+            f"ActiveIndex(n_rows={self.n_rows}, n_bits={self.n_bits}, n_active={self.n_active}, "
+            f"metric={self.metric!r}, n_bytes={self.n_bytes})"
+        )
+
+    def _begin(self, decoder: Decoder, n_active: int, metric: str, lengths: bool, keep_norms: bool) -> None:
+        try:
+            self._distances = ActiveDistances(decoder, n_active, metric, bool(lengths))
+            self._width = ranked_width(decoder.n_bits, n_active)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        self.n_bits, self.n_active, self.metric, self.lengths = (
+            decoder.n_bits,
+            n_active,
+            metric,
+            bool(lengths),
+        )
+        self.n_features, self.n_bytes, self.n_rows = len(decoder.front.mean), self._width + self.lengths, 0
+        self._parts = []
+        self._norms = [] if keep_norms else None
+
+    def _append(self, places: np.ndarray, lengths: np.ndarray | None) -> None:
+        rows = np.empty((len(places), self.n_bytes), np.uint8)
+        rows[:, : self._width] = rank_sets(places, self.n_bits)
+        if lengths is not None:
+            rows[:, -1] = lengths
+        self._parts.append(rows)
+        self.n_rows += len(rows)
+        if self._norms is not None:
+            self._norms.append(self._distances.norms(places))
+
+    def _kept(self) -> np.ndarray | None:
+        if self._norms is None:
+            return None
+        if len(self._norms) != 1:
+            self._norms = [np.concatenate([np.empty(0, np.float32), *self._norms])]
+        return self._norms[0]

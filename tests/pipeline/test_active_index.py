@@ -1,0 +1,198 @@
+"""Packed sparse codes searched by real queries, against distances computed one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import bitfleet as bf
+import numpy as np
+import pytest
+from bitfleet.storage import models
+from bitfleet.tasks.kernels import active_scan, ranking
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(900, 12)) * np.linspace(2, 0.3, 12) + 0.2
+X[50:60] = X[5]  # equal rows: ties
+Q = np.concatenate([RNG.normal(size=(40, 12)), X[5:6]])
+
+
+@pytest.fixture(scope="module")
+def coder() -> bf.SparseCoding:
+    return bf.SparseCoding(n_bits=64, n_active=6, random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module")
+def pursuit() -> bf.Model:
+    hasher = bf.PursuitHash(n_bits=64, n_active=6, n_components=8, random_state=0).fit(X)
+    return bf.fit_decoder(hasher, X)
+
+
+def brute_force(index: bf.ActiveIndex, model: Any, metric: str, lengths: bool) -> np.ndarray:
+    """All distances from decoded vectors, without the index's tables."""
+    model = getattr(model, "model_", model)
+    decoder = model.needed_decoder()
+    codes = model.encode(X)
+    if metric == "cosine":
+        unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (Q, decoder.decode(codes))]
+        return 2 - 2 * unit[0] @ unit[1].T
+    inner, decoded = decoder.coordinates(Q), decoder.reconstruct(codes)
+    if lengths:
+        stored = 2.0 ** ((index.rows[:, -1].astype(float) - 128) / 16) * index._distances._unit
+        true = np.linalg.norm(decoder.coordinates(X), axis=1)
+        assert np.abs(stored / true - 1).max() < 2 ** (1 / 32) - 1 + 1e-9
+        decoded *= (stored / np.linalg.norm(decoded, axis=1))[:, None]
+    return ((inner[:, None] - decoded) ** 2).sum(axis=2)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lengths"), [("euclidean", True), ("euclidean", False), ("cosine", False)]
+)
+@pytest.mark.parametrize("name", ["coder", "pursuit"])
+def test_distances_and_ids_are_those_of_brute_force(
+    name: str, metric: str, lengths: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = request.getfixturevalue(name)
+    index = bf.ActiveIndex(model, metric=metric, lengths=lengths).add(X)
+    distances, ids = index.search(Q, 25)
+    expected = brute_force(index, model, metric, lengths)
+    assert index.n_bytes == ranking.ranked_width(64, 6) + lengths
+    np.testing.assert_allclose(np.sort(expected, axis=1)[:, :25], distances, atol=2e-5)
+    np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), distances, atol=2e-5)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    tied = np.diff(distances, axis=1) == 0
+    assert (np.diff(ids, axis=1)[tied] > 0).all()
+    assert ids[-1, :11].tolist() != sorted(ids[-1, :11].tolist(), reverse=True)
+    assert {5, *range(50, 60)} <= set(ids[-1].tolist())
+
+    other = bf.ActiveIndex(model, metric=metric, lengths=lengths, keep_norms=False)
+    for at in range(0, len(X), 13):
+        other.add(X[at : at + 13])
+    np.testing.assert_array_equal(other.rows, index.rows)  # bytes do not depend on blocks
+    for found in (
+        other.search(Q, 25),
+        tuple(np.concatenate(part) for part in zip(*[index.search(q[None], 25) for q in Q], strict=True)),
+    ):
+        np.testing.assert_array_equal(found[0], distances)
+        np.testing.assert_array_equal(found[1], ids)
+    for module in (active_scan, ranking):
+        monkeypatch.setattr(module, "loops", lambda: None)
+    plain = other.search(Q, 25)
+    np.testing.assert_array_equal(plain[0], distances)
+    np.testing.assert_array_equal(plain[1], ids)
+
+
+def test_long_lists_and_everything(coder: bf.SparseCoding) -> None:
+    many = np.tile(X, (3, 1))
+    index = bf.ActiveIndex(coder).add(many)
+    distances, ids = index.search(Q, 5000)
+    assert ids.shape == (len(Q), len(many))
+    np.testing.assert_array_equal(np.sort(ids, axis=1)[0], np.arange(len(many)))
+    few = index.search(Q, 7)
+    np.testing.assert_array_equal(few[1], ids[:, :7])
+    np.testing.assert_array_equal(few[0], distances[:, :7])
+    assert bf.ActiveIndex(coder).search(Q, 3)[1].shape == (len(Q), 0)
+    assert index.search(Q[:0], 3)[1].shape == (0, 3)
+
+
+def test_rescoring_puts_the_true_order(coder: bf.SparseCoding) -> None:
+    distances, ids = bf.ActiveIndex(coder).add(X).search(Q, 5, rescore=X, oversample=180)
+    true = ((Q[:, None] - X) ** 2).sum(axis=2)
+    order = np.argsort(true, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(ids, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(true, order, axis=1))
+
+
+def test_zero_rows_and_zero_queries(coder: bf.SparseCoding) -> None:
+    mean = coder.mean_[None]
+    index = bf.ActiveIndex(coder).add(np.concatenate([mean, X[:3]]))
+    assert index.rows[0, -1] == 0
+    distances, ids = index.search(mean, 4)
+    assert ids[0, 0] == 0
+    assert distances[0, 0] == 0
+    cosine = bf.ActiveIndex(coder, metric="cosine").add(X[:3])
+    assert np.isfinite(cosine.search(np.zeros((1, 12)), 3)[0]).all()
+
+
+def test_saved_and_opened(coder: bf.SparseCoding, pursuit: bf.Model, tmp_path: Path) -> None:
+    for model in (coder, pursuit):
+        index = bf.ActiveIndex(model).add(X)
+        path = index.save(tmp_path / type(model).__name__)
+        for opened in (bf.ActiveIndex.open(path), bf.ActiveIndex.open(path, model, keep_norms=False)):
+            np.testing.assert_array_equal(opened.rows, index.rows)
+            np.testing.assert_array_equal(opened.search(Q, 9)[0], index.search(Q, 9)[0])
+        np.testing.assert_array_equal(opened.add(X[:9]).rows[-9:], index.rows[:9])
+        with pytest.raises(bf.ConfigError, match="open it with model="):
+            bf.ActiveIndex.open(path).add(X)
+    with pytest.raises(bf.ConfigError, match="was made by the model"):
+        bf.ActiveIndex.open(path, coder)
+
+
+def test_hostile_files_are_refused(coder: bf.SparseCoding, tmp_path: Path) -> None:
+    index = bf.ActiveIndex(coder).add(X[:40])
+    header, arrays = models.load_model(index.save(tmp_path / "good"))
+    damaged = arrays["rows"].copy()
+    damaged[7, :-1] = 255
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {"rows": damaged}),
+        ({}, {"rows": arrays["rows"][:, :-1].copy()}),
+        ({}, {"rows": arrays["rows"].astype(np.int32)}),
+        ({}, {"matrix": arrays["matrix"][:, :-1].copy()}),
+        ({"n_active": 20}, {}),
+        ({"n_active": "6"}, {}),
+        ({"metric": "dot"}, {}),
+        ({"lengths": False}, {}),
+    ]
+    for number, (other, replaced) in enumerate(cases):
+        path = tmp_path / f"bad{number}"
+        models.save_model(path, {**header, **other}, {**arrays, **replaced})
+        with pytest.raises((bf.CorruptObject, bf.ConfigError)):
+            bf.ActiveIndex.open(path)
+    models.save_model(tmp_path / "newer", {**header, "format_version": 2}, arrays)
+    with pytest.raises(bf.ConfigError, match="expected an index in format 1"):
+        bf.ActiveIndex.open(tmp_path / "newer")
+    chunk = next(
+        each
+        for each in sorted((tmp_path / "good" / "rows").rglob("*"))
+        if each.is_file() and each.name != "zarr.json"
+    )
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
+    with pytest.raises(bf.CorruptObject):
+        bf.ActiveIndex.open(tmp_path / "good")
+
+
+def test_packing_takes_every_kind_of_codes(coder: bf.SparseCoding, tmp_path: Path) -> None:
+    places = bf.unpack_active(bf.ActiveIndex(coder, lengths=False).add(X).rows, 64, 6)
+    packed = bf.pack_active(places, 64)
+    np.testing.assert_array_equal(bf.pack_active(coder.encode(X), 64, 6), packed)
+    np.testing.assert_array_equal(bf.pack_active(places[:, ::-1].astype(np.int64), 64), packed)
+    np.save(tmp_path / "x.npy", X)
+    bf.ingest(tmp_path / "x.npy", tmp_path / "x.zarr")
+    coder.save(tmp_path / "model.zarr")
+    bf.encode(bf.load(tmp_path / "model.zarr"), tmp_path / "x.zarr", tmp_path / "codes.zarr")
+    np.testing.assert_array_equal(bf.pack_active(tmp_path / "codes.zarr"), packed)
+    with pytest.raises(bf.ConfigError, match="row 0 is no set of 6 out of 64"):
+        bf.unpack_active(np.full((1, 4), 255, np.uint8), 64, 6)
+    with pytest.raises(bf.ConfigError, match="say how many ones"):
+        bf.pack_active(coder.encode(X), 64)
+
+
+def test_what_cannot_be_searched_is_refused(coder: bf.SparseCoding) -> None:
+    index = bf.ActiveIndex(coder).add(X)
+    for queries, message in (
+        (Q[:, :5], r"shape \(q, 12\)"),
+        (np.full((1, 12), np.nan), "finite queries"),
+        (Q.astype(str), "queries of numbers"),
+    ):
+        with pytest.raises(bf.ConfigError, match=message):
+            index.search(queries, 3)
+    with pytest.raises(bf.ConfigError, match="cosine takes no lengths"):
+        bf.ActiveIndex(coder, metric="cosine", lengths=True)
+    with pytest.raises(bf.ConfigError, match="expected metric"):
+        bf.ActiveIndex(coder, metric="dot")
+    with pytest.raises(bf.ConfigError, match="dense codes take real queries"):
+        bf.ActiveIndex(bf.LSH(n_bits=8, random_state=0).fit(X))
+    with pytest.raises(bf.ConfigError, match="fit one"):
+        bf.ActiveIndex(bf.PursuitHash(n_bits=64, n_active=6, n_epochs=1, random_state=0).fit(X))
