@@ -101,13 +101,19 @@ def draw_split(data: str, seed: int) -> Split:
         queries, base = shuffled[:N_QUERIES], np.concatenate([shuffled[N_QUERIES:], held])
     train = stream(seed, "bytes.training").choice(base, N_TRAIN, replace=False)
     found = Split(rows[base], rows[queries], rows[train], np.empty(0), seed, COSINE[data])
-    true = nearest(found, np.arange(len(base)), N_NEIGHBORS)
+    kept = FOLDER / f"true-{data}-split{seed}.npy"
+    if not kept.is_file():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with kept.with_suffix(f".{os.getpid()}.partial").open("xb") as file:
+            np.save(file, nearest(found, N_NEIGHBORS))
+        Path(file.name).replace(kept)
+    true = np.load(kept)
     return Split(found.base, found.queries, found.train, true, seed, COSINE[data])
 
 
-def nearest(split: Split, rows: np.ndarray, k: int) -> np.ndarray:
-    """Return the k nearest of some rows of the base by the vectors themselves, equal ones by id."""
-    base = split.base[rows].astype(np.float64)
+def nearest(split: Split, k: int) -> np.ndarray:
+    """Return the k nearest rows of the base by the vectors themselves, equal ones by id."""
+    base = split.base.astype(np.float64)
     squares = np.einsum("ij,ij->i", base, base)
     found = []
     for at in range(0, len(split.queries), 100):
