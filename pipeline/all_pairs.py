@@ -11,7 +11,7 @@ from ..storage.checkpoints import MemoryCheckpoints
 from ..storage.run import RunDirectory
 from ..tasks.extremes import Extremes, joined, settled, start_extremes, without_excluded
 from ..tasks.kernels.euclidean import pair_distances
-from ..tasks.kernels.screening import make_basis, word_rows
+from ..tasks.kernels.screened_rows import make_basis, word_rows
 from ..tasks.protocols import BlockPair, LeafPlan, RoundState, RowIndices
 from ..tasks.random import stream
 from .pair_reader import PairReader

@@ -19,7 +19,7 @@ from ..cluster.threads import one_blas_thread
 from ..storage.codes import Codes, open_codes
 from ..tasks.distortion import FITS, TARGETS
 from ..tasks.extremes import Violators, extremes_of
-from ..tasks.kernels.screening import hamming_pairs, word_rows
+from ..tasks.kernels.screened_rows import hamming_pairs, word_rows
 from ..tasks.protocols import LeafPlan, RoundState
 from ..tasks.random import stream
 from .all_pairs import Pass, begin, block_pairs, exact_squares, pair_rows

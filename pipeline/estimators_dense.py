@@ -272,6 +272,8 @@ class NIBHCG(BinaryHasher):
         How many pairs, as a share of max_secants, are drawn at random at the beginning.
     fix_scale : bool
         Keep λ after the first stage, as the paper does.
+    n_warm : int
+        Steps on batches of points, as `NIBH` makes them, before the first search.
     n_polish, n_moves : int
         Rounds of discrete polish that follow, and moves tried in each: lower δ of the training rows, not of
         others.
@@ -315,6 +317,7 @@ class NIBHCG(BinaryHasher):
     max_secants: int | None = None
     start_share: float = 0.2
     fix_scale: bool = False
+    n_warm: int = 0
     n_polish: int = 0
     n_moves: int = 500
     center: bool = True

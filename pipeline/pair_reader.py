@@ -9,7 +9,7 @@ import numpy as np
 
 from ..cluster.cache import BlockCache
 from ..tasks.extremes import ScreenedBlock, unit_of
-from ..tasks.kernels.screening import Basis, screened
+from ..tasks.kernels.screened_rows import Basis, screened
 from ..tasks.protocols import BlockPair, RowRange
 
 if TYPE_CHECKING:

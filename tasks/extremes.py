@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from .kernels.euclidean import pair_distances
-from .kernels.screening import ScreenedRows, hamming_matrix, hamming_pairs, limits_in_units, suspects
+from .kernels.screened_rows import ScreenedRows, hamming_matrix, hamming_pairs
+from .kernels.screening import limits_in_units, suspects
 
 if TYPE_CHECKING:
     from collections.abc import Callable

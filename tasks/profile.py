@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from .kernels.screening import hamming_matrix
+from .kernels.screened_rows import hamming_matrix
 
 if TYPE_CHECKING:
     from .extremes import ScreenedBlock

@@ -12,139 +12,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._numba import loops
-from .hamming import as_words
+from .screened_rows import UNIT_ROUNDOFF, factors, hamming_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .screened_rows import ScreenedRows
+
 TILE = 384  # rows of a tile of products, which stays in the second cache
 ROOM = 1 << 18  # pairs returned at a time, at least one row of a tile
-_SQUARES = 2  # columns of the factors beside coordinates; products are fastest in whole eights
-_UNIT_ROUNDOFF = 2.0**-24
-_ROWS_AT_ONCE = 2048
-_LONGEST = 2.0**50  # in units of the basis: squares stay within float32
 _RARE = 5e-4  # share of pairs beyond either end of the Hamming distances that lines are made for
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Orthonormal directions, the longest first, and where screening looks again.
-
-    Attributes
-    ----------
-    shift : ndarray of float64, shape (d,)
-        Subtracted from every row.
-    components : ndarray of float64, shape (d, k)
-    levels : ndarray of int64, shape (l,)
-        Ascending numbers of coordinates, the last one k.
-    unit : float
-        A power of two near the rows' lengths; screening works in multiples of it.
-    """
-
-    shift: np.ndarray
-    components: np.ndarray
-    levels: np.ndarray
-    unit: float
-
-
-@dataclass(frozen=True)
-class ScreenedRows:
-    """Rows as screening sees them, in multiples of the basis's unit.
-
-    Attributes
-    ----------
-    coordinates : ndarray of float32, shape (m, k)
-    squares : ndarray of float64, shape (m,)
-        Squared lengths.
-    tails : ndarray of float32, shape (l, m)
-        √2 times what is left of the length after each level, rounded up.
-    words : ndarray of uint32 or uint64, shape (w, m)
-        The codes.
-    """
-
-    coordinates: np.ndarray
-    squares: np.ndarray
-    tails: np.ndarray
-    words: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.squares)
-
-
-def make_basis(sample: np.ndarray, first: float = 0.15, last: float = 0.05) -> Basis:
-    """Return the principal directions of some rows.
-
-    Parameters
-    ----------
-    sample : ndarray of float, shape (m, d)
-    first, last : float
-        The share of the squared length that may be left after the first and after the last level.
-
-    Notes
-    -----
-    Results of screening do not depend on the basis, only its speed does.
-    """
-    shift = sample.mean(axis=0, dtype=np.float64)
-    centred = sample - shift
-    longest = float(np.sqrt(np.einsum("ij,ij->i", centred, centred).max(initial=0.0)))
-    unit = 2.0 ** np.ceil(np.log2(longest)) if longest > 0 else 1.0
-    centred /= unit
-    d = sample.shape[1]
-    if len(sample) >= d:
-        values, components = np.linalg.eigh(centred.T @ centred)
-        values, components = np.maximum(values[::-1], 0.0), components[:, ::-1]
-    else:
-        _, values, rows = np.linalg.svd(centred, full_matrices=False)
-        values, components = values**2, rows.T
-    left = 1 - np.cumsum(values) / max(values.sum(), np.finfo(float).tiny)
-    k = min(-(-(int(np.argmax(left <= last)) + 1) // 32) * 32, components.shape[1])
-    head = min(-(-(int(np.argmax(left <= first)) + 1 + _SQUARES) // 8) * 8 - _SQUARES, k)
-    steps = [head, *(level for level in range(32, k, 32) if head < level < k)]
-    if k > head:
-        steps.append(k)
-    return Basis(shift, np.ascontiguousarray(components[:, :k]), np.array(steps, np.int64), float(unit))
-
-
-def screened(vectors: np.ndarray, packed: np.ndarray, basis: Basis) -> ScreenedRows:
-    """Return rows and their codes as screening needs them.
-
-    Parameters
-    ----------
-    vectors : ndarray of float, shape (m, d)
-    packed : ndarray of uint8, shape (m, n_bytes)
-    basis : Basis
-
-    Raises
-    ------
-    ValueError
-        If a row is longer than 10¹⁵ times those that the basis was made from, or not finite.
-    """
-    m, k = len(vectors), basis.components.shape[1]
-    coordinates, squares = np.empty((m, k), np.float32), np.empty(m)
-    tails = np.empty((len(basis.levels), m), np.float32)
-    error = 4 * _UNIT_ROUNDOFF
-    components, starts = basis.components / basis.unit, np.append(0, basis.levels[:-1])
-    for at in range(0, m, _ROWS_AT_ONCE):
-        part = slice(at, at + _ROWS_AT_ONCE)
-        with np.errstate(over="ignore", invalid="ignore"):
-            centred = vectors[part] - basis.shift
-            squares[part] = np.einsum("ij,ij->i", centred, centred) / basis.unit / basis.unit
-        if not (squares[part] < _LONGEST**2).all():
-            raise ValueError(
-                "expected finite rows of comparable lengths, got one that is longer than 10^15 times others; "
-                "remove it or rescale the vectors"
-            )
-        coordinates[part] = centred @ components
-        taken = np.add.reduceat(coordinates[part].astype(np.float64) ** 2, starts, axis=1).cumsum(axis=1).T
-        left = np.maximum(squares[part] - taken, 0.0) + error * squares[part]
-        tails[:, part] = np.nextafter(np.sqrt(2 * left).astype(np.float32), np.float32(np.inf))
-    return ScreenedRows(coordinates, squares, tails, word_rows(packed))
 
 
 def limits_in_units(low: np.ndarray, high: np.ndarray, unit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -191,8 +73,8 @@ def suspects(
     bounds : ndarray of float64, shape (p, 2)
         c² is in this interval.
     """
-    error = 8 * _UNIT_ROUNDOFF
-    rounding = 4 * (left.coordinates.shape[1] + 16) * _UNIT_ROUNDOFF
+    error = 8 * UNIT_ROUNDOFF
+    rounding = 4 * (left.coordinates.shape[1] + 16) * UNIT_ROUNDOFF
     extra = (rounding * (left.squares + right.squares.max(initial=0.0)) + 1e-36).astype(np.float32)
     if loops() is None:
         yield from suspects_reference(left, right, low, high, error, same=same, tighten=tighten)
@@ -200,7 +82,7 @@ def suspects(
     from .compiled_screening import scan_tile
 
     k = int(levels[0])
-    factors = _factors(left, k, -2.0), _factors(right, k, 1.0)[:, [*range(k), k + 1, k]]
+    sides_of_products = factors(left, k, -2.0), factors(right, k, 1.0)[:, [*range(k), k + 1, k]]
     sides = (
         (left.words, left.tails, left.coordinates, left.squares, extra),
         (right.words, right.tails, right.coordinates, right.squares),
@@ -212,7 +94,7 @@ def suspects(
     lines = _lines(low.tobytes(), high.tobytes(), counts.tobytes(), even=even)
     for a in range(0, len(left), TILE):
         for b in range(a if same else 0, len(right), TILE):
-            rows, columns = factors[0][a : a + TILE], factors[1][b : b + TILE]
+            rows, columns = sides_of_products[0][a : a + TILE], sides_of_products[1][b : b + TILE]
             products = buffer.reshape(-1)[: len(rows) * len(columns)].reshape(len(rows), len(columns))
             np.matmul(rows, columns.T, out=products)
             start = 0
@@ -256,38 +138,6 @@ def suspects_reference(
             np.maximum.at(high, h[i, j], bounds[:, 0])
             np.minimum.at(low, h[i, j], bounds[:, 1])
         yield np.stack([i, j + b], axis=1).astype(np.int32), bounds
-
-
-def hamming_matrix(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the Hamming distances of all pairs of codes, words of shapes (w, m) and (w, n), as int64."""
-    total = np.zeros((left.shape[1], right.shape[1]), np.int64)
-    for mine, other in zip(left, right, strict=True):
-        total += np.bitwise_count(mine[:, None] ^ other)
-    return total
-
-
-def hamming_pairs(left: np.ndarray, right: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the Hamming distances of the listed pairs, positions of shape (p, 2), as int64."""
-    differing = np.bitwise_count(left[:, pairs[:, 0]] ^ right[:, pairs[:, 1]])
-    return differing.sum(axis=0, dtype=np.int64)
-
-
-def word_rows(packed: np.ndarray) -> np.ndarray:
-    """Return codes word by word, in the narrowest words that the loops are fast with."""
-    if packed.shape[1] > 4:
-        return np.ascontiguousarray(as_words(packed).T)
-    padded = np.zeros((len(packed), 4), np.uint8)
-    padded[:, : packed.shape[1]] = packed
-    return padded.view(np.uint32).reshape(1, -1)
-
-
-def _factors(rows: ScreenedRows, k: int, scale: float) -> np.ndarray:
-    """Return [scale · coordinates, squared length, 1], whose products are squared distances of heads."""
-    out = np.empty((len(rows), k + 2), np.float32)
-    np.multiply(rows.coordinates[:, :k], np.float32(scale), out=out[:, :k])
-    out[:, k] = rows.squares
-    out[:, k + 1] = 1
-    return out
 
 
 def _all_even(left: ScreenedRows, right: ScreenedRows) -> bool:

@@ -92,7 +92,8 @@ class NIBH(LinearMethod):
     Every round records ``distortion``, δ of the sign codes over all pairs of training points, or of 2000 of
     them. The finished state has the array ``calibration``, g(h) for h = 0 … n_bits, fitted to the final
     codes, and the scalars ``distortion_scale`` (λ), ``distortion_monotone`` (of the best nondecreasing g),
-    ``distortion_constant`` (of a constant: a δ above it is worse than none) and ``least_bits``.  Distances
+    ``distortion_constant`` (T, of a constant: a δ above it is worse than none), ``distortion_bound`` (below
+    which no codes get through the origin) and ``least_bits`` (M*, what that takes at least).  Distances
     of a batch come from the components and the rows' lengths; what other components contribute to an inner
     product is left out.
     """

@@ -27,8 +27,11 @@ from ..protocols import BlockPair, RoundState
 from ..random import stream
 from .base import Front, LinearMethod, data_info, front_of, integer
 from .checks import check_choice, check_common, check_count, check_number, check_share
-from .nibh_cg_solve import Stage, stage
-from .nibh_cg_sums import GatherSecants, Question, Search
+from .nibh_cg_search import Question, Search
+from .nibh_cg_solve import Stage, reported, stage
+from .nibh_cg_sums import GatherMeasured, GatherSecants
+from .nibh_rounds import batch_steps
+from .nibh_smooth import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +46,9 @@ _MOST_KEPT = 2_000
 _SAMPLE = 10_000
 _NEARLY = 0.7  # share of δ from which the polish takes a pair into its pool
 _SAMPLE_NUMBERS = 2**25
+_MEASURED_ROWS = 2000
+_BATCH = 1000  # points
+_WARM_LENGTH = 0.1  # of the first step after steps on batches
 _KEPT = ("mean", "components", "weights", "calibration")
 
 
@@ -72,6 +78,9 @@ class NIBHCG(LinearMethod):
         How many secants, as a share of ``max_secants``, are drawn at random at the beginning.
     fix_scale : bool, default False
         Keep λ after the first stage, as the paper does.
+    n_warm : int, default 0
+        Steps on batches of 1000 points with all their pairs, as NIBH makes them, before the first search; for
+        many rows, whose violators alone say too little.
     n_polish : int, default 0
         Rounds of the discrete polish of the sign codes that follow, see `nibh_cg_polish`.  It lowers δ of the
         training rows further, and has not been seen to lower that of others.
@@ -85,9 +94,10 @@ class NIBHCG(LinearMethod):
 
     Notes
     -----
-    Every round records ``distortion`` (δ of the best sign codes so far, over all pairs, up to the rounding
-    of the blocks' type), ``n_active``, ``most_active`` (solved for in any stage) and ``n_violators``
-    (inactive secants beyond the largest active residual).  The finished state holds what that of NIBH does.
+    Every round records ``distortion`` (δ of the best sign codes so far, exact, over all pairs),
+    ``n_active``, ``most_active`` (solved for in any stage) and ``n_violators`` (inactive secants beyond the
+    largest active residual, as far as they were kept).  The finished state holds what that of NIBH does:
+    distortions over all pairs; calibration, bound and ``least_bits`` from those of 2000 rows, evenly spaced.
     ITQ starts from at most 10,000 rows, drawn by the seed.
     """
 
@@ -102,6 +112,7 @@ class NIBHCG(LinearMethod):
     max_secants: int | None = None
     start_share: float = 0.2
     fix_scale: bool = False
+    n_warm: int = 0
     n_polish: int = 0
     n_moves: int = 500
     center: bool = True
@@ -121,6 +132,7 @@ class NIBHCG(LinearMethod):
         check_number(self, "slope", above=True, optional=False)
         for field in ("threshold", "start_share"):
             check_share(self, field)
+        check_count(self, "n_warm", at_least=0)
         if not isinstance(self.fix_scale, (bool, np.bool_)):
             raise ValueError(f"expected fix_scale to be True or False, got {self.fix_scale!r}")
         object.__setattr__(self, "fix_scale", bool(self.fix_scale))
@@ -144,14 +156,14 @@ class NIBHCG(LinearMethod):
         return {"rotation": random_orthonormal(stream(seed, "nibh.rotation"), width, self.n_bits)}
 
     def train_blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
-        """Return all leaves for the first round, then all pairs of them."""
+        """Return all leaves for the first round and the last one, between them all pairs of leaves."""
         leaves = plan.leaves()
-        if self._behind(state) == 0:
+        if self._behind(state) in (0, self._n_rounds - 1):
             return leaves
         return [BlockPair(left, right) for i, left in enumerate(leaves) for right in leaves[i:]]
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
-        """Gather the first secants, or search all of them; either goes on with the solver."""
+        """Gather the first secants, or search all of them and go on with the solver; at the end measure."""
         arrays = state.arrays
         if self._behind(state) == 0:
             numbers = self._sample(state)
@@ -159,9 +171,17 @@ class NIBHCG(LinearMethod):
             n_secants = max(1, round(self.start_share * self._most(state)))
             rng = stream(integer(state, "seed"), "nibh.secants")
             front, rotation = front_of(state), arrays["rotation"]
-            gather = GatherSecants(front, chosen, rotation, numbers, n_secants, rng)
+            warm = partial(
+                batch_steps, loss=Loss(self.slope, None, batches=True), n_steps=self.n_warm,
+                batch_size=_BATCH, seed=integer(state, "seed"),
+            ) if self.n_warm else None  # fmt: skip
+            gather = GatherSecants(front, chosen, rotation, numbers, n_secants, rng, warm)
             return _ThenSolve(gather, self._stage(state), data_info(state).dtype)
         scalars = self._numbers(state)
+        if self._behind(state) == self._n_rounds - 1:
+            n_rows = data_info(state).n_rows
+            chosen = np.arange(0, n_rows, -(-n_rows // _MEASURED_ROWS))
+            return GatherMeasured(front_of(state), chosen, arrays["best"])
         number = arrays["first"] * data_info(state).n_rows + arrays["second"]
         key = int(stream(integer(state, "seed"), "nibh.search", state.round).integers(2**63))
         most, polishing = self._most(state), self._behind(state) > self.n_iter
@@ -177,6 +197,8 @@ class NIBHCG(LinearMethod):
         self, state: RoundState, summary: Arrays
     ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
         """Take over what the task found."""
+        if self._behind(state) == self._n_rounds - 1:
+            summary = reported(state.arrays, summary)
         arrays = {name: array for name, array in summary.items() if array.ndim}
         scalars: dict[str, JSONScalar] = {name: a.item() for name, a in summary.items() if not a.ndim}
         return arrays, scalars
@@ -190,18 +212,18 @@ class NIBHCG(LinearMethod):
         return RoundState(following.round, kept, following.scalars)
 
     def trained(self, state: RoundState) -> bool:
-        """Tell whether the weights of the last stage have been searched."""
+        """Tell whether the best weights have been measured."""
         return self._behind(state) >= self._n_rounds
 
     def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
-        """Return ``n_iter``, one for the last search, and those of the polish."""
+        """Return ``n_iter``, those of the polish, one for the last search and one to measure."""
         return self._n_rounds
 
     # private -------------------------------------------------------------------------------------------
 
     @property
     def _n_rounds(self) -> int:
-        return 1 + self.n_iter + (self.n_polish + 1 if self.n_polish else 0)
+        return 2 + self.n_iter + (self.n_polish + 1 if self.n_polish else 0)
 
     def _most(self, state: RoundState) -> int:
         n = data_info(state).n_rows
@@ -229,8 +251,9 @@ class NIBHCG(LinearMethod):
         return Stage(
             self.solver, self.slope, behind * self.n_steps, self.n_steps, self.n_iter * self.n_steps,
             self.fix_scale, self.threshold, self.max_age, self._most(state), self.violators == "hard",
-            last=behind == self._n_rounds - 1, polishing=polishing,
+            last=behind == self._n_rounds - 2, polishing=polishing,
             n_moves=self.n_moves if behind > self.n_iter else 0, seed=integer(state, "seed"),
+            length=_WARM_LENGTH if self.n_warm else 1.0,
         )  # fmt: skip
 
 
@@ -247,5 +270,6 @@ class _ThenSolve:
         """Draw the secants and solve for them."""
         found = self.gather.finalize(state)
         found["point_rows"] = found["point_rows"].astype(self.dtype)
-        unit = float(found["unit"])
-        return {**stage(found, {"unit": unit}, self.how, None), "unit": found["unit"]}
+        names = [name for name in ("unit", "scale") if name in found]
+        begun: dict[str, float] = {name: float(found.pop(name)) for name in names}
+        return {**stage(found, begun, self.how, None), "unit": np.array(begun["unit"])}

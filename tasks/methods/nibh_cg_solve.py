@@ -15,7 +15,7 @@ from ..random import stream
 from . import nibh_admm
 from .nibh_admm import Secants
 from .nibh_cg_polish import polish
-from .nibh_measure import ByHamming, calibration, monotone, through_origin
+from .nibh_measure import ByHamming, through_origin
 from .nibh_smooth import LENGTH, SHRINK, sharpness, signed_scale
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _DUALS = ("residual", "multipliers")
 _SECANTS = ("first", "second", "distance", "age", *_DUALS)
-_TABLE = ("least", "largest", "pairs", "total")
+_TABLE = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,17 @@ class Stage:
     max_age: int
     max_secants: int
     hard: bool
-    last: bool = False
+    last: bool = False  # of the searches
     polishing: int = 0  # which round of the polish, from 1; 0 before it
     n_moves: int = 0
     seed: int = 0
+    length: float = 1.0  # of steps, as a multiple of their usual length
 
 
 def stage(
     arrays: Arrays, scalars: dict[str, float], how: Stage, found: Arrays | None
 ) -> dict[str, np.ndarray]:
-    """Return all that the next round needs; after the last search what is reported of the best weights.
+    """Return all that the next round needs.
 
     Parameters
     ----------
@@ -65,9 +66,9 @@ def stage(
     if found is not None:
         summary = _judged(arrays, scalars, found)
         if how.last:
-            return summary | _reported({**arrays, **summary}, scalars["unit"], float(found["square"]))
+            return summary
         if how.polishing:
-            return summary | _polished({**arrays, **summary}, kept, how, found)
+            return summary | _polished({**arrays, **summary}, scalars["unit"], kept, how, found)
         kept = _joined(kept, _chosen(found, how.max_secants - len(kept["first"]), how))
     if how.solver == "admm":
         for name in _DUALS:
@@ -87,16 +88,14 @@ def stage(
 
 
 def _polished(
-    arrays: Arrays, kept: dict[str, np.ndarray], how: Stage, found: Arrays
+    arrays: Arrays, unit: float, kept: dict[str, np.ndarray], how: Stage, found: Arrays
 ) -> dict[str, np.ndarray]:
     """Return the best weights after some moves on the pool, and the pool with what the search has found."""
     if how.polishing == 1:  # active secants of the solver are no longer of use
         kept = _without(kept, np.ones(len(kept["first"]), bool))
     room = max(how.max_secants - len(kept["first"]), how.max_secants // 4)
     pool = _joined(kept, _chosen(found, room, how))
-    pairs = arrays["best_pairs"] > 0
-    least = np.where(pairs, arrays["best_least"], np.inf)
-    delta, scale = through_origin(least, np.where(pairs, arrays["best_largest"], -np.inf))
+    delta, scale = through_origin(*_best_extremes(arrays, unit))
     hard = replace(how, hard=True)
     error = np.abs(scale * _lengths(_secants(pool), arrays["best"], hard) - pool["distance"])
     idle = np.zeros(len(error), bool)
@@ -166,7 +165,7 @@ def _lengths(secants: Secants, weights: np.ndarray, how: Stage) -> np.ndarray:
 def _smooth(secants: Secants, arrays: Arrays, scalars: dict[str, float], how: Stage) -> dict[str, np.ndarray]:
     """Make the stage's steps on a smooth maximum, as `nibh_smooth` does on batches."""
     c, scale = secants.distances, scalars.get("scale", 0.0)
-    weights = nibh_admm.level(arrays["weights"], secants.rows) if not scale else arrays["weights"]
+    weights = arrays["weights"] if "momentum" in arrays else nibh_admm.level(arrays["weights"], secants.rows)
     momentum = arrays.get("momentum", np.zeros_like(weights))
     variance = arrays.get("variance", np.zeros_like(weights))
     for number in range(how.number, how.number + how.n_steps):
@@ -184,7 +183,7 @@ def _smooth(secants: Secants, arrays: Arrays, scalars: dict[str, float], how: St
         momentum = 0.9 * momentum + 0.1 * gradient
         variance = 0.999 * variance + 0.001 * gradient * gradient
         even = np.sqrt(variance / (1 - 0.999 ** (number + 1))) + 1e-12
-        length = LENGTH * (1 - (1 - SHRINK) * share) * float(np.abs(weights).mean())
+        length = how.length * LENGTH * (1 - (1 - SHRINK) * share) * float(np.abs(weights).mean())
         weights = weights - length * (momentum / (1 - 0.9 ** (number + 1))) / even
         weights = nibh_admm.level(weights, secants.rows)
     return {"weights": weights, "momentum": momentum, "variance": variance, "scale": np.array(scale)}
@@ -210,29 +209,35 @@ def _admm(secants: Secants, arrays: Arrays, scalars: dict[str, float], how: Stag
 
 def _judged(arrays: Arrays, scalars: dict[str, float], found: Arrays) -> dict[str, np.ndarray]:
     """Return the weights that the search has seen if their sign codes are the best so far."""
-    distortion = through_origin(found["least"], found["largest"])[0]
-    judged = {"n_violators": np.asarray(found["n_violators"])}
+    extremes = np.sqrt(found["low"]), np.where(found["high"] >= 0, np.sqrt(np.abs(found["high"])), -np.inf)
+    distortion = through_origin(*extremes)[0]
+    violating = np.count_nonzero(found["residual"] > scalars["largest_residual"])
+    judged = {"n_violators": np.array(violating)}
     if distortion < scalars.get("best_distortion", np.inf):
         judged |= {"best": arrays["weights"], "best_distortion": np.array(distortion)}
-        judged["distortion"] = np.array(scalars["unit"] * distortion)
-        present = found["pairs"] > 0  # infinite bounds of no pairs do not go into a state
-        judged |= {f"best_{name}": np.where(present, found[name], 0.0) for name in _TABLE}
+        judged["distortion"] = np.array(distortion)
+        present = np.isfinite(extremes[0])  # infinite bounds of no pairs do not go into a state
+        for name, values in zip(_TABLE, extremes, strict=True):
+            judged[f"best_{name}"] = np.where(present, values, -1.0)
     return judged
 
 
-def _reported(arrays: Arrays, unit: float, square: float) -> dict[str, np.ndarray]:
-    """Return the final weights, their calibration and their distortions over all pairs."""
-    pairs, total = arrays["best_pairs"], arrays["best_total"]
-    least = np.where(pairs > 0, arrays["best_least"], np.inf)
-    largest = np.where(pairs > 0, arrays["best_largest"], -np.inf)
-    table = ByHamming(least, largest, pairs, total, square)
-    reported = {
-        "weights": arrays["best"],
-        "calibration": unit * calibration(pairs, total),
-        "distortion_scale": np.array(unit * through_origin(least, largest)[1]),
-        "distortion_monotone": np.array(unit * monotone(least, largest)),
-        "distortion_constant": np.array(unit * table.half_range()),
-    }
-    if (least_bits := table.least_bits()) is not None:
-        reported["least_bits"] = np.array(least_bits)
-    return reported
+def _best_extremes(arrays: Arrays, unit: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return least and largest distances of the best weights by Hamming distance, in units."""
+    low, high = arrays["best_low"], arrays["best_high"]
+    return np.where(low >= 0, low / unit, np.inf), np.where(low >= 0, high / unit, -np.inf)
+
+
+def reported(arrays: Arrays, summary: Arrays) -> dict[str, np.ndarray]:
+    """Return the final weights, their distortions over all pairs, and their calibration.
+
+    Parameters
+    ----------
+    arrays : mapping
+        Of the state.
+    summary : mapping
+        Of `GatherMeasured`.
+    """
+    least, largest = _best_extremes(arrays, 1.0)
+    table = ByHamming(least, largest, summary["pairs"], summary["total"], float(summary["square"]))
+    return {"weights": arrays["best"]} | table.reported()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from ..distortion import calibrate, constant_distortion, critical_bits
+from ..distortion import calibrate, constant_distortion, critical_bits, scale_bound
 
 
 class ByHamming(NamedTuple):
@@ -52,6 +52,25 @@ class ByHamming(NamedTuple):
         pairs = max(1.0, float(self.pairs.sum()))
         bits = critical_bits(float(self.total.sum()) / pairs, self.square / pairs)
         return bits if bits < 1e12 else None
+
+    def bound(self) -> float:
+        """Return what δ through the origin cannot be below, for any codes of the same rows."""
+        pairs = max(1.0, float(self.pairs.sum()))
+        n_rows = round((1 + np.sqrt(1 + 8 * pairs)) / 2)
+        return scale_bound(len(self.pairs) - 1, n_rows, float(self.total.sum()) / pairs, self.square / pairs)
+
+    def reported(self, unit: float = 1.0) -> dict[str, np.ndarray]:
+        """Return what a finished model tells of its distortion, c being in so many units."""
+        told = {
+            "calibration": unit * calibration(self.pairs, self.total),
+            "distortion_scale": np.array(unit * through_origin(self.least, self.largest)[1]),
+            "distortion_monotone": np.array(unit * monotone(self.least, self.largest)),
+            "distortion_constant": np.array(unit * self.half_range()),
+            "distortion_bound": np.array(unit * self.bound()),
+        }
+        if (least_bits := self.least_bits()) is not None:
+            told["least_bits"] = np.array(least_bits)
+        return told
 
 
 def through_origin(least: np.ndarray, largest: np.ndarray) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from ..random import stream
 from . import nibh_admm, nibh_smooth
-from .nibh_measure import calibration, monotone, through_origin
+from .nibh_measure import through_origin
 from .nibh_sums import Points
 
 if TYPE_CHECKING:
@@ -119,6 +119,17 @@ def smooth_round(
     return {**found, **_judged(points, now.weights, best, steps.unit, last=steps.last == steps.total)}
 
 
+def batch_steps(
+    points: Points, weights: np.ndarray, loss: nibh_smooth.Loss, n_steps: int, batch_size: int, seed: int
+) -> tuple[np.ndarray, float]:
+    """Return the weights and λ after some steps of the smooth solver on batches of points."""
+    size = min(batch_size, len(points.rows))
+    steps = Steps(0, n_steps, n_steps, n_steps, seed, size, "euclidean", 1.0)
+    arrays = {"rows": points.rows.astype(np.float32), "squares": points.squares.astype(np.float32)}
+    found = smooth_round({**arrays, "weights": weights}, 0.0, None, loss, steps)
+    return found["weights"], float(found["scale"])
+
+
 def admm_round(
     arrays: Arrays, scalars: Mapping[str, Any], best: Best, slope: float, steps: Steps
 ) -> dict[str, np.ndarray]:
@@ -153,20 +164,12 @@ def _judged(
     if best is not None:
         weights = best.weights
     found = points.measured(weights)
-    distortion, scale = through_origin(found.least, found.largest)
+    distortion = through_origin(found.least, found.largest)[0]
     judged = {"distortion": np.array(unit * distortion)}
     if best is not None:
         judged |= {"best": weights, "best_distortion": np.array(best.distortion)}
     if last:
-        judged |= {
-            "weights": weights,
-            "calibration": unit * calibration(found.pairs, found.total),
-            "distortion_scale": np.array(unit * scale),
-            "distortion_monotone": np.array(unit * monotone(found.least, found.largest)),
-            "distortion_constant": np.array(unit * found.half_range()),
-        }
-        if (least_bits := found.least_bits()) is not None:
-            judged["least_bits"] = np.array(least_bits)
+        judged |= {"weights": weights} | found.reported(unit)
     return judged
 
 

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from bitfleet.tasks.extremes import extremes_of, joined, no_extremes
 from bitfleet.tasks.kernels import screening
-from bitfleet.tasks.kernels.screening import (
-    ScreenedRows,
-    hamming_matrix,
-    limits_in_units,
-    make_basis,
-    screened,
-    suspects,
-)
+from bitfleet.tasks.kernels.screened_rows import ScreenedRows, hamming_matrix, make_basis, screened
+from bitfleet.tasks.kernels.screening import limits_in_units, suspects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
