@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_profile import DistortionProfile, distortion_profile
     from .pipeline.distortion_result import Distortion
-    from .pipeline.errors import ConfigError, JobFailed
+    from .pipeline.errors import ConfigError, DistortionWarning, JobFailed
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
     from .pipeline.estimators_eigenfunctions import MDSH, EigenfunctionSSH, SpectralHashing
@@ -98,6 +98,7 @@ __all__ = [
     "DestinationExists",
     "Distortion",
     "DistortionProfile",
+    "DistortionWarning",
     "EigenfunctionSSH",
     "EnvironmentMismatch",
     "FrequentDirections",
@@ -171,7 +172,7 @@ _HOME = {
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.weighted_hamming": ("weighted_hamming",),
-    ".pipeline.errors": ("ConfigError", "JobFailed"),
+    ".pipeline.errors": ("ConfigError", "DistortionWarning", "JobFailed"),
     ".pipeline.job": ("Job", "submit"),
     ".storage.codes": ("Codes", "open_codes"),
     ".storage.datasets": ("Dataset", "DatasetWriter"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import betaincinv
 
-from ..tasks.distortion import calibrate, constant_distortion, critical_bits, scale_bound
+from ..tasks.distortion import calibrate, constant_distortion, critical_bits, doubts, scale_bound
 
 if TYPE_CHECKING:
     from ..tasks.protocols import RoundState
@@ -83,19 +83,7 @@ class Distortion:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes δ useless or unattainable, in sentences."""
-        said = []
-        if self.delta > self.constant:
-            said.append(
-                f"δ = {self.delta:.4g} is above T = {self.constant:.4g}: predicting one constant for all "
-                'pairs is better at worst; look at fit="affine" or "monotone"'
-            )
-        if self.n_bits < self.critical_bits:
-            least = "no near-isometry through the origin is possible"
-            said.append(
-                f"{self.n_bits} bits are fewer than M* = {self.critical_bits:.4g}: {least}"
-                + (f', whatever the codes; with fit="scale" δ ≥ {self.bound:.4g}' if self.bound > 0 else "")
-            )
-        return tuple(said)
+        return doubts(self.delta, self.constant, self.n_bits, self.critical_bits, self.bound)
 
     def summary(self) -> dict[str, Any]:
         """Return what a person wants to read, JSON values."""

@@ -61,6 +61,10 @@ class JobFailed(PipelineError):
         super().__init__(message)
 
 
+class DistortionWarning(UserWarning):
+    """A model that promises to keep distances cannot, or is worse at it than a constant."""
+
+
 class Interrupted(PipelineError):
     """A stop was asked for; the run ended after a committed round and can be resumed.
 

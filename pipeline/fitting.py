@@ -15,6 +15,7 @@ from .arrays import as_dataset, is_dataset, make_reader
 from .errors import ConfigError
 from .executors import choose
 from .labelled import bare, check_needed, split
+from .misgivings import tell_misgivings
 from .model import Model
 from .preprocess import moments_of
 from .runs import start
@@ -73,4 +74,5 @@ def fit_in_memory(
         method, reader, executor, MemoryCheckpoints(), plan, seed,
         moments=None if preprocess_on is None else moments,
     )  # fmt: skip
+    tell_misgivings(method, state.scalars)
     return Model(method, state, DataInfo(reader.n_rows, reader.n_features, reader.dtype))

@@ -18,6 +18,7 @@ from ..storage.rounds import read_chain
 from ..storage.run import RunDirectory, status
 from ..tasks import registry
 from . import report_page as html
+from .misgivings import facts, misgivings
 from .progress import FOLLOWED
 from .report_gallery import Evaluated, gallery
 from .report_pictures import Curve, curve_svg
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
     from ..storage.manifest import Manifest
 
 NAME = "report.html"
+_DISTORTION = {
+    "delta": "δ, the greatest |λh − c|",
+    "delta_monotone": "δ of the best nondecreasing g(h)",
+    "constant_T": "T, δ of one constant for all pairs",
+    "critical_bits": "M*, bits that δ near 0 takes at least",
+    "lower_bound": "δ ≥, whatever the codes of so many bits",
+    "n_bits": "M, bits",
+}
+_OF_PAIRS = (
+    "Of the pairs of training rows: NIBHCG's δ and T are certified over all of them, NIBH's are of those it "
+    "was measured on. bitfleet distortion certifies them for any codes and rows."
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ def write_report(
     runs = [_facts_of(path) for path in (run, *beside)]
     target = Path(os.path.abspath(runs[0].path / NAME if dest is None else dest))
     main = runs[0]
-    sections = [_metrics(runs), _curves(runs), *_gallery(runs), _provenance(main)]
+    sections = [_metrics(runs), _curves(runs), *_distortion(runs), *_gallery(runs), _provenance(main)]
     text = html.page(
         f"{main.label} on {Path(str(main.config.get('data', 'data'))).name}",
         _subtitle(main),
@@ -150,6 +163,21 @@ def _curves(runs: Sequence[RunFacts]) -> html.Markup:
     if not curve_svg(curves[0]):
         parts.append(html.paragraph("Curves are drawn where matplotlib is installed: bitfleet[report]."))
     return html.section("Learning curve", *parts)
+
+
+def _distortion(runs: Sequence[RunFacts]) -> list[html.Markup]:
+    """Return what methods that promise to keep distances have learned of their distortion, or nothing."""
+    tables, warnings = [], []
+    for run in runs:
+        scalars = run.rounds[-1].scalars if run.rounds else {}
+        n_bits = int(run.config.get("method", {}).get("n_bits", 0))
+        if found := facts(scalars, n_bits):
+            rows = [(_DISTORTION[name], _short(value)) for name, value in found.items()]
+            tables.append((run.label, html.facts(rows)))
+            warnings += [f"Warning, {run.label}: {said}." for said in misgivings(scalars, n_bits)]
+    if not tables:
+        return []
+    return [html.section("Distortion", html.figures(tables), *map(html.paragraph, (*warnings, _OF_PAIRS)))]
 
 
 def _short(value: float) -> str:

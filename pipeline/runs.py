@@ -16,6 +16,7 @@ from ..storage.errors import CorruptObject, DestinationExists
 from ..tasks.protocols import DataInfo, RoundState
 from .errors import Interrupted
 from .executors import SERIAL, Where, choose, open_executor
+from .misgivings import tell_misgivings
 from .model import Model, load
 from .opening import Run, checkpoints_of, open_run, prepare
 from .preprocess import moments_of
@@ -119,6 +120,8 @@ def go_on(
         reader = run.dataset.reader()
         model = Model(run.method, state, DataInfo(reader.n_rows, reader.n_features, reader.dtype))
         model = _save(model, target)
+        for sentence in tell_misgivings(run.method, state.scalars, control.note):
+            run.directory.events().append("warning", message=sentence)
         emit(RunFinished(state.round, model.digest))
     return model
 

@@ -110,6 +110,32 @@ def scale_bound(n_bits: int, n_rows: int, mean: float, mean_square: float) -> fl
     return math.sqrt(mean_square) * math.sin(max(math.atan(spread_h) - math.atan(spread_c), 0.0))
 
 
+def doubts(delta: float, constant: float, n_bits: int, critical: float, bound: float) -> tuple[str, ...]:
+    """Return what makes δ useless or unattainable, in sentences.
+
+    Parameters
+    ----------
+    delta, constant : float
+        δ, and T of `constant_distortion`.
+    n_bits : int
+    critical, bound : float
+        Of `critical_bits` and `scale_bound`.
+    """
+    said = []
+    if delta > constant:
+        said.append(
+            f"δ = {delta:.4g} is above T = {constant:.4g}: predicting one constant for all pairs is better "
+            'at worst; look at fit="affine" or "monotone"'
+        )
+    if n_bits < critical:
+        least = "no near-isometry through the origin is possible"
+        said.append(
+            f"{n_bits} bits are fewer than M* = {critical:.4g}: {least}, whatever the codes"
+            + (f'; with fit="scale" δ ≥ {bound:.4g}' if bound > 0 else "")
+        )
+    return tuple(said)
+
+
 def _scale(h: np.ndarray, low: np.ndarray, high: np.ndarray) -> Calibration:
     lo, hi = low[h], high[h]
     first, second = h[:, None], h[None, :]

@@ -282,3 +282,22 @@ def test_which_rows_are_images(
 def test_labels_of_methods() -> None:
     assert method_label({"name": "posh", "n_bits": 1024, "n_active": 64}) == "POSH, 1024 bits, 64 active"
     assert method_label({"name": "from elsewhere"}) == "from elsewhere"
+
+
+def test_distortion_is_told_with_what_it_is_worth(tmp_path: Path) -> None:
+    """δ beside T, M* and the bound; each run's warnings in words; nothing of methods that promise nothing."""
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    for name in ("nibh", "nibh_cg", "itq"):
+        params = {} if name == "itq" else {"n_iter": 3}
+        runs.start(X, tmp_path / name, build_method(name, {"n_bits": 8, **params}))
+    scalars = runs.resume(tmp_path / "nibh_cg").state.scalars
+    page = Page(write_report(tmp_path / "nibh_cg", beside=[tmp_path / "nibh"]).read_text("utf-8"))
+    for told in ("distortion", "distortion_constant", "least_bits", "distortion_bound"):
+        assert f"{scalars[told]:.5g}" in page.text
+    assert "Warning, NIBHCG, 8 bits: 8 bits are fewer than M* =" in page.text
+    assert "Warning, NIBH, 8 bits: 8 bits are fewer than M* =" in page.text
+    assert "M*" not in Page(write_report(tmp_path / "itq").read_text("utf-8")).text
+    sentences = [
+        json.loads(line) for line in (tmp_path / "nibh_cg" / "events.jsonl").read_text("utf-8").splitlines()
+    ]
+    assert any("M* =" in line.get("message", "") for line in sentences)
