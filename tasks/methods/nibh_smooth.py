@@ -16,7 +16,7 @@ the weights, and shrink with time; each column of W is kept at projections of ro
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def _calibrated(
     table = calibration(now.count, now.total)
     steepness = np.maximum(_moving_mean(np.diff(table), 5), _LEAST_SLOPE)
     forces, mass = calibrated_forces(hamming, distances, table, steepness, loss.power or 2)
-    pulled = -kind(1 / mass if mass > 0 else 0) * (forces @ bits)
+    pulled = -kind(_inverse(mass, kind)) * (forces @ bits)
     scale = now.scale or _least_squares(hamming, distances, 1.0)
     if loss.share:
         pulled -= kind(loss.share) * (_unit_mass(kind(scale) * hamming - distances) @ bits)
@@ -211,7 +211,12 @@ def _unit_mass(forces: np.ndarray) -> np.ndarray:
     """Bring forces, in place, to total mass 1, none from a point to itself."""
     np.fill_diagonal(forces, 0)
     mass = float(np.abs(forces).sum())
-    return np.multiply(forces, 1 / mass if mass > 0 else 0.0, out=forces, casting="unsafe")
+    return np.multiply(forces, _inverse(mass, forces.dtype.type), out=forces, casting="unsafe")
+
+
+def _inverse(mass: float, kind: type[np.floating[Any]]) -> float:
+    """Return 1 / mass; 0 where there are no forces, or so small ones that the inverse is none of the type."""
+    return 1 / mass if mass > float(np.finfo(kind).tiny) else 0.0
 
 
 def _least_squares(hamming: np.ndarray, distances: np.ndarray, otherwise: float) -> float:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import bitfleet as bf
 import numpy as np
 import pytest
+import scipy.linalg
+import zarr
 from sklearn.base import clone
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 ESTIMATORS = {
     "lsh": bf.LSH(n_bits=16, random_state=0),
     "itq": bf.ITQ(n_bits=16, n_iter=3, random_state=0),
+    "nibh": bf.NIBH(n_bits=16, n_iter=2, n_steps=3, random_state=0),
+    "nibh calibrated": bf.NIBH(n_bits=16, preset="calibrated", n_iter=2, n_steps=3, random_state=0),
+    "nibh_cg": bf.NIBHCG(n_bits=16, n_iter=3, n_warm=2, n_polish=1, n_moves=5, random_state=0),
     "fruit_fly": bf.FruitFly(n_bits=16, n_active=4, random_state=0),
     "pursuit": bf.PursuitHash(n_bits=16, n_active=4, n_epochs=2, random_state=0),
     "posh": bf.POSH(n_bits=16, n_active=4, n_epochs=2, random_state=0),
@@ -96,7 +101,8 @@ def test_few_and_many_features(estimator: Any, dtype: str) -> None:
     if isinstance(estimator, bf.LSH):
         assert components is None
     else:
-        assert components.shape == (50, 4 if hasattr(estimator, "n_active") else 16)
+        wanted = 50 if isinstance(estimator, bf.NIBH | bf.NIBHCG) else 16
+        assert components.shape == (50, 4 if hasattr(estimator, "n_active") else wanted)
     one = ordinary(dtype, 1)
     bits = checked(estimator, one)
     sides = one[:, 0] > one.mean()
@@ -136,3 +142,47 @@ def test_no_rows_and_no_features(estimator: Any, tmp_path: Path) -> None:
     for pair in ((rows[:0], rows), (rows, rows[:0])):
         with pytest.raises(bf.ConfigError, match="have no rows: there is nothing to evaluate"):
             bf.evaluate(model, *pair, "recall@5")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["nibh", "nibh_cg"])
+def test_distortion_of_few_points_and_of_equal_ones(name: str, dtype: str) -> None:
+    """Two points, duplicates, zero rows, all equal: what is reported is what `max_distortion` certifies."""
+    rows = ordinary(dtype, 6)
+    repeated = rows.copy()
+    repeated[10:30] = repeated[:20]
+    repeated[35:] = 0
+    for some in (rows[:2], rows[:5], repeated, np.full((9, 6), 0.1, dtype), rows[:1]):
+        estimator = clone(ESTIMATORS[name])
+        bits = checked(estimator, some)
+        assert np.isfinite(estimator.calibration_).all()
+        if len(some) == 1:
+            assert estimator.distortion_ == 0
+            continue
+        found = bf.max_distortion(bits, some)
+        np.testing.assert_allclose(
+            estimator.distortion_, found.delta, atol=1e-6 if dtype == "float32" else 1e-9
+        )
+        assert found.delta == 0 or len(some) > 2
+
+
+def test_nan_is_refused_before_any_factorisation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By estimators, by readers of arrays and lazily; and by `max_distortion`, by row."""
+
+    def never(*args: object, **named: object) -> None:
+        raise AssertionError("NaN came to a factorisation")
+
+    for function in ("svd", "eigh", "qr"):
+        monkeypatch.setattr(np.linalg, function, never)
+        monkeypatch.setattr(scipy.linalg, function, never)
+    rows = ordinary("float32")
+    rows[17, 3] = np.nan
+    for name in ("nibh", "nibh_cg"):
+        with pytest.raises(ValueError, match="NaN"):
+            clone(ESTIMATORS[name]).fit(rows)
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            clone(ESTIMATORS[name]).fit(zarr.array(rows))
+        with pytest.raises(bf.DataRefused, match="17"):
+            bf.train(rows, tmp_path / name, name, n_bits=4)
+    with pytest.raises(bf.DataRefused, match="17"):
+        bf.max_distortion(np.zeros((40, 4), int), rows)
