@@ -39,8 +39,8 @@ def misgivings(scalars: Mapping[str, Any], n_bits: int) -> tuple[str, ...]:
     found = facts(scalars, n_bits)
     if "delta" not in found:
         return ()
-    critical = found.get("critical_bits", math.inf if found["constant_T"] > 0 else 0.0)
-    return doubts(found["delta"], found["constant_T"], n_bits, critical, found.get("lower_bound", 0.0))
+    critical, bound = found.get("critical_bits", math.inf), found.get("lower_bound", 0.0)
+    return doubts(found["delta"], found["constant_T"], n_bits, critical, bound)
 
 
 def tell_misgivings(

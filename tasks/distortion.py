@@ -127,11 +127,10 @@ def doubts(delta: float, constant: float, n_bits: int, critical: float, bound: f
             f"δ = {delta:.4g} is above T = {constant:.4g}: predicting one constant for all pairs is better "
             'at worst; look at fit="affine" or "monotone"'
         )
-    if n_bits < critical:
-        least = "no near-isometry through the origin is possible"
+    if n_bits < critical and bound > 0:  # of few or equal rows nothing follows from M*
         said.append(
-            f"{n_bits} bits are fewer than M* = {critical:.4g}: {least}, whatever the codes"
-            + (f'; with fit="scale" δ ≥ {bound:.4g}' if bound > 0 else "")
+            f"{n_bits} bits are fewer than M* = {critical:.4g}: no near-isometry through the origin is "
+            f'possible, whatever the codes; with fit="scale" δ ≥ {bound:.4g}'
         )
     return tuple(said)
 

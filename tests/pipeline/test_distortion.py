@@ -176,6 +176,7 @@ def test_degenerate_rows() -> None:
     assert (two.delta, two.scale, two.n_pairs) == (0.0, 5.0, 1)
     equal = bf.max_distortion(np.zeros((40, 3), int), np.ones((40, 5)))
     assert (equal.delta, equal.scale, equal.constant) == (0.0, 0.0, 0.0)
+    assert two.warnings == equal.warnings == ()  # M* is infinite, and says nothing
     X = np.zeros((60, 90), np.float32)  # fewer rows than features, zero rows, constant features, duplicates
     X[:30, :4] = np.random.default_rng(0).normal(size=(30, 4))
     X[10:20] = X[:10]
