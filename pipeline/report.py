@@ -20,6 +20,7 @@ from ..tasks import registry
 from . import report_page as html
 from .misgivings import facts, misgivings
 from .progress import FOLLOWED
+from .report_codes import codes_section
 from .report_gallery import Evaluated, gallery
 from .report_pictures import Curve, curve_svg
 from .results import read_results
@@ -146,7 +147,7 @@ def _metrics(runs: Sequence[RunFacts]) -> html.Markup:
 
 def _gallery(runs: Sequence[RunFacts]) -> list[html.Markup]:
     evaluated = [Evaluated(run.label, run.path, run.results) for run in runs if run.results is not None]
-    return [gallery(evaluated)] if evaluated else []
+    return [codes_section(evaluated), gallery(evaluated)] if evaluated else []
 
 
 def _curves(runs: Sequence[RunFacts]) -> html.Markup:

@@ -33,7 +33,7 @@ def gallery(runs: Sequence[Evaluated]) -> html.Markup:
     """Return the section; of ``runs``, those that were evaluated on the same rows as the first."""
     first = runs[0]
     try:
-        database, queries = (Pictures(_dataset(first, name)) for name in ("data", "queries"))
+        database, queries = (Pictures(evaluated_dataset(first, name)) for name in ("data", "queries"))
     except (StorageError, OSError, TypeError) as error:
         return html.section(TITLE, html.paragraph(f"The rows cannot be shown: {error}"))
     same = [run for run in runs if all(run.results[k] == first.results[k] for k in ("data", "queries"))]
@@ -91,7 +91,7 @@ def _items(shown: Mapping[str, Any], database: Pictures, wanted: int | None) -> 
     return items
 
 
-def _dataset(run: Evaluated, name: str) -> Dataset:
+def evaluated_dataset(run: Evaluated, name: str) -> Dataset:
     """Open what a run's results are of, and make sure that it still is what was evaluated."""
     path = run.results["paths"][name]
     if path is None:

@@ -49,6 +49,8 @@ dl { margin: 1rem 0 0; } dt { font-weight: 600; } dd { margin: 0 0 .5rem; color:
 .curves { display: grid; gap: 1.25rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
 figure { margin: 0; } figcaption { font-weight: 600; }
+.bits { display: block; width: 16rem; max-width: 100%; margin: .5rem 0; border: 1px solid var(--line);
+  image-rendering: pixelated; }
 svg { display: block; width: 100%; max-width: 34rem; height: auto; stroke-linejoin: round; }
 .query { display: grid; grid-template-columns: 6rem 1fr; gap: 1rem; padding: 1rem 0;
   border-top: 1px solid var(--line); }
@@ -165,6 +167,11 @@ def facts(rows: Iterable[tuple[str, object]]) -> Markup:
     """Return a table of names and values."""
     body = (f'<tr><th scope="row">{safe(name)}</th><td>{safe(value)}</td></tr>' for name, value in rows)
     return Markup(f'<table class="facts small"><tbody>{join(body)}</tbody></table>')
+
+
+def image(address: str, alt: str, kind: str) -> Markup:
+    """Return a picture of a class of pictures that the style knows."""
+    return Markup(f'<img class="{safe(kind)}" src="{safe(address)}" alt="{safe(alt)}">')
 
 
 def fold(title: str, content: Markup) -> Markup:

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from bitfleet.pipeline import runs
 from bitfleet.pipeline.config import build_method
+from bitfleet.pipeline.describe import describe_codes
 from bitfleet.pipeline.evaluate import evaluate
 from bitfleet.pipeline.report import method_label, write_report
+from bitfleet.pipeline.report_codes import correlation_picture
 from bitfleet.pipeline.report_pictures import Curve, curve_svg, image_shape, png_uri
 from bitfleet.pipeline.results import as_record, read_results, save_results
 from bitfleet.storage.datasets import Dataset, DatasetWriter, open_dataset
@@ -103,6 +105,11 @@ class Page(HTMLParser):
         return [attrs for name, attrs in self.tags if name == tag]
 
 
+def shown(page: Page) -> list[dict[str, str | None]]:
+    """The pictures of rows."""
+    return [image for image in page.all("img") if image.get("class") != "bits"]
+
+
 def test_a_report_shows_metrics_curves_gallery_and_provenance(place: Place) -> None:
     path = write_report(place.itq, beside=[place.lsh])
     assert path == place.itq / "report.html"
@@ -121,7 +128,40 @@ def test_a_report_shows_metrics_curves_gallery_and_provenance(place: Place) -> N
     assert "numpy" in page.text
     # three queries (one per label), two methods, ten items each, and the queries' own pictures
     assert len(page.all("li")) == 3 * 2 * 10
-    assert len(page.all("img")) == 3 * 2 * 10 + 3
+    assert len(shown(page)) == 3 * 2 * 10 + 3
+
+
+def test_how_bits_are_used_is_shown_for_every_run(place: Place) -> None:
+    page = Page(write_report(place.itq, beside=[place.lsh]).read_text(encoding="utf-8"))
+    pictures = [image for image in page.all("img") if image.get("class") == "bits"]
+    assert [image["alt"] for image in pictures] == [
+        "correlations of the bits of ITQ, 8 bits",
+        "correlations of the bits of LSH, 8 bits",
+    ]
+    for run in (place.itq, place.lsh):
+        found = describe_codes(runs.load(run).encode(place.data.rows(0, 120)), n_bits=8)
+        assert f"{found.entropy:,.0f} bits\n" in page.text
+        assert f"on in {found.busiest_bit:.1%}\n" in page.text
+        assert f"{found.postings_per_query:,.0f} of 120 rows\n" in page.text
+    shutil.rmtree(place.lsh / "model.zarr")
+    page = Page(write_report(place.lsh).read_text(encoding="utf-8"))
+    assert "The codes cannot be described" in page.text
+
+
+def test_the_picture_of_bits_puts_alike_ones_together() -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, (500, 6), dtype=np.uint8)
+    bits[:, 5], bits[:, 4], bits[:, 2] = bits[:, 0], 1 - bits[:, 1], 1
+    picture = correlation_picture(bits).astype(int)
+    np.testing.assert_array_equal(picture, picture.T)
+    assert (np.diagonal(picture) == 0).all()
+    assert (np.diagonal(picture, 1) == 0).sum() == 2  # the two that are equal, the two that are opposite
+    constant = np.flatnonzero((picture == 255).sum(axis=0) == 5)
+    assert len(constant) == 1
+    expected = np.round(255 * (1 - abs(np.corrcoef(bits[:, 0], bits[:, 1])[0, 1])))
+    assert expected in picture
+    assert correlation_picture(rng.integers(0, 2, (50, 300))).shape == (256, 256)
+    assert correlation_picture(rng.integers(0, 2, (50, 1))).shape == (1, 1)
 
 
 def test_right_and_wrong_are_told_without_colour(place: Place) -> None:
@@ -172,7 +212,7 @@ def test_without_matplotlib_there_is_a_report_without_curves(
     assert not page.all("svg")
     assert "bitfleet[report]" in page.text
     assert "loss" in page.text
-    assert len(page.all("img")) == 33  # pictures of rows need no matplotlib
+    assert len(shown(page)) == 33  # pictures of rows need no matplotlib
 
 
 def test_a_run_without_results_has_a_report(place: Place) -> None:
@@ -203,7 +243,7 @@ def test_rows_that_are_no_images_are_shown_by_label(tmp_path: Path) -> None:
     result = evaluate(model, *written, "recall5@20")
     save_results(tmp_path / "run", result, data=written[0], queries=written[1])
     page = Page(write_report(tmp_path / "run").read_text(encoding="utf-8"))
-    assert not page.all("img")
+    assert not shown(page)
     assert f"row {result['retrieved'].values[0, 0]}" in page.text
     assert "✓" not in page.text
 
