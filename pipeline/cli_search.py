@@ -32,6 +32,7 @@ def search(
         typer.Option(help="The data set of the codes: order candidates by its vectors; needs --model."),
     ] = None,
     oversample: Annotated[int, typer.Option(min=1, help="Candidates for each result, if rescored.")] = 4,
+    metric: Annotated[str, typer.Option(help='Of rescoring: "euclidean" or "cosine".')] = "euclidean",
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="Write arrays `distances` and `ids` to this npz file, which must not exist."),
@@ -60,6 +61,7 @@ def search(
         asymmetric=asymmetric,
         rescore=rescore,
         oversample=oversample,
+        metric=metric,
         scheduler=None if where.in_process else where,
     )
     result: dict[str, Any] = {"codes": str(codes), "queries": len(ids), "k": ids.shape[1]}

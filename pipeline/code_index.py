@@ -25,7 +25,7 @@ from .code_inputs import (
 )
 from .errors import ConfigError
 from .export import to_faiss
-from .rescore import rescored
+from .rescore import check_metric, rescored
 
 if TYPE_CHECKING:
     import os
@@ -150,7 +150,7 @@ class CodeIndex:
             read from here, or to what a decoder makes of their codes.
         oversample : int, default 4
         metric : {"euclidean", "cosine"}
-            Of rescoring with vectors.
+            Of rescoring with vectors; "cosine" without is refused.
 
         Returns
         -------
@@ -161,6 +161,7 @@ class CodeIndex:
         check_count("k", k)
         check_count("n_probe", n_probe)
         check_count("oversample", oversample)
+        check_metric(metric, rescored=rescore is not None)
         wanted = min(k, self.n_rows)
         found = min(wanted * oversample, self.n_rows) if rescore is not None else wanted
         if asymmetric:

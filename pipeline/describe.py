@@ -43,13 +43,14 @@ class CodeStatistics:
         ``Σ H(p)``: at most so many bits of information are in a code.
     participation_ratio : float
         ``(tr C)² / ‖C‖²`` of the bits' covariance C: so many independent directions of equal variance.
-        Bits that fire together are used evenly and still say the same; this tells.
+        Bits that fire together are used evenly and still say the same; this tells.  None for more than 4,096
+        bits, whose pairs are not counted.
     postings_per_query : float
         Codes in the inverted lists of a query's ones, if queries are like the codes.
     usage : ndarray of float64, shape (n_bits,)
         The share of codes that have each bit.
     correlation : ndarray of float64, shape (n_bits, n_bits)
-        0 with a bit that never changes.
+        0 with a bit that never changes; None for more than 4,096 bits.
     """
 
     n_rows: int
@@ -59,14 +60,14 @@ class CodeStatistics:
     effective_bits: float
     busiest_bit: float
     entropy: float
-    participation_ratio: float
+    participation_ratio: float | None
     postings_per_query: float
     usage: np.ndarray
-    correlation: np.ndarray
+    correlation: np.ndarray | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, without the arrays, as JSON values."""
-        return {key: value for key, value in vars(self).items() if not isinstance(value, np.ndarray)}
+        return {key: value for key, value in vars(self).items() if key not in ("usage", "correlation")}
 
 
 def describe_codes(
@@ -130,7 +131,7 @@ def describe_codes(
         raise ConfigError(str(error)) from None
     if not int(counts["count"]):
         raise ConfigError("expected at least one code, got none")
-    usage = np.diagonal(counts["together"]) / int(counts["count"])
+    usage = counts["ones"] / int(counts["count"])
     return CodeStatistics(**bit_statistics(counts), usage=usage, correlation=correlation(counts))  # type: ignore[arg-type]
 
 

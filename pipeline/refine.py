@@ -11,6 +11,7 @@ import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..cluster.threads import one_blas_thread
+from ..storage.errors import DataRefused, StorageError
 from ..tasks.decoder import DecoderSums, fit, space_of
 from ..tasks.leaves import base_rows
 from ..tasks.protocols import LeafPlan
@@ -60,6 +61,8 @@ def fit_decoder(
     ------
     ConfigError
         If ``ridge`` is negative, or the data has no rows or another width than the model.
+    DataRefused
+        If rows hold NaN or infinity, or numbers so large that their squares overflow float64.
 
     Examples
     --------
@@ -87,7 +90,12 @@ def fit_decoder(
             if model.path is None and not in_process:
                 stored = replace(model, path=model.save(scratch / "model.zarr"))
             leaves = LeafPlan(reader.n_rows, base_rows(reader.n_features)).leaves()
-            summary = chosen.reduce(reader, leaves, DecoderSums(model.method), stored.reference())
+            try:
+                summary = chosen.reduce(reader, leaves, DecoderSums(model.method), stored.reference())
+            except (StorageError, ConfigError):
+                raise
+            except ValueError as error:
+                raise DataRefused(f"no decoder can be fitted to these rows: {error}") from error
     with one_blas_thread():
         space = space_of(model.state, encoder.n_features)
         decoder = fit(summary, space, dense=encoder.n_active is None, ridge=float(ridge))

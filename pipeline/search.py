@@ -23,7 +23,7 @@ from .code_inputs import check_count, check_same_model, checked_projections, loa
 from .errors import ConfigError
 from .evaluate_inputs import opened
 from .model import Model, ModelLike, as_model
-from .rescore import rescored
+from .rescore import check_metric, rescored
 from .shared_arrays import scratch_beside, share
 from .stream import open_stream
 
@@ -70,7 +70,7 @@ def search(
         Order ``oversample * k`` candidates by the distance of their vectors to the query's; needs a model.
     oversample : int, default 4
     metric : {"euclidean", "cosine"}
-        Of rescoring.
+        Of rescoring; without it codes are compared by their bits alone, and "cosine" is refused.
     scheduler : str or distributed.Client, optional
         Where to search stored codes, as in `bitfleet.train`; this process by default.
     executor : Executor, optional
@@ -97,6 +97,7 @@ def search(
     """
     check_count("k", k)
     check_count("oversample", oversample)
+    check_metric(metric, rescored=rescore is not None)
     if is_stream(codes):
         streamed = open_stream(codes)  # type: ignore[arg-type]
         codes, model = streamed.codes(), streamed.model if model is None else model

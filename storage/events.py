@@ -23,6 +23,7 @@ from .errors import CorruptObject, StorageError
 from .manifest import now
 from .object_paths import ObjectPath
 from .places import each, place
+from .processes import has_ended, this_process
 from .s3_objects import objects_at
 
 if TYPE_CHECKING:
@@ -158,7 +159,13 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Give one sign of life."""
-        beat = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "time": now()}
+        beat = {
+            "id": self._id,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "process": this_process(),
+            "time": now(),
+        }
         try:
             self._store.put(HEARTBEAT, json.dumps(beat).encode())
         except (OSError, StorageError) as failure:
@@ -183,6 +190,15 @@ def heartbeat_age(run: str | os.PathLike[str]) -> float | None:
         return abs(time.time() - path.stat().st_mtime)
     except OSError:
         return None
+
+
+def driver_has_ended(run: str | os.PathLike[str]) -> bool:
+    """Tell whether the last sign of life is of a process of this machine that is no more."""
+    try:
+        beat = json.loads(objects_at(run).read(HEARTBEAT, _MAX_EVENT_BYTES))
+        return has_ended(beat["process"])
+    except (OSError, StorageError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _line(kind: str, fields: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ from . import events as kinds
 from .checkpoints import MIN_KEEP, Checkpoints
 from .digest import json_digest
 from .errors import CorruptObject, DestinationExists, IdentityMismatch, StorageError
-from .events import INTERRUPTED_AFTER, heartbeat_age, open_events
+from .events import INTERRUPTED_AFTER, driver_has_ended, heartbeat_age, open_events
 from .faults import NO_FAULTS, Faults
 from .identity import as_json, describe, differences
 from .manifest import FOLDER, Manifest, manifest_rounds
@@ -178,7 +178,8 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         ``state``: "finished", "failed" or "interrupted" as the last event says, "running" as long as a
-        driver that has not said so gives a sign of life; ``round``: newest committed round or None;
+        driver that has not said so gives a sign of life (and is not known to be gone from this machine);
+        ``round``: newest committed round or None;
         ``rounds``: their total if an event told it; ``rate``: rounds per second between the newest two;
         ``metrics``: numbers among the newest round's scalars; ``stage``: what a whole job is at or ended in;
         ``error``: of a failed run; ``reason``: of an interrupted one, if its driver could tell;
@@ -188,7 +189,7 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
     events = open_events(folder).read()
     age = heartbeat_age(folder)
     end = _last_end(events)
-    state = _ENDS[end["kind"]][1] if end else _alive(age)
+    state = _ENDS[end["kind"]][1] if end else _alive(folder, age)
     newest = _newest_manifests(objects_at(folder))
     totals = [event["rounds"] for event in events if isinstance(event.get("rounds"), int)]
     return {
@@ -222,8 +223,9 @@ def _last_end(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     return end
 
 
-def _alive(age: float | None) -> str:
-    return "running" if age is not None and age < INTERRUPTED_AFTER else "interrupted"
+def _alive(folder: str | os.PathLike[str], age: float | None) -> str:
+    alive = age is not None and age < INTERRUPTED_AFTER and not driver_has_ended(folder)
+    return "running" if alive else "interrupted"
 
 
 def _newest_manifests(store: ObjectStore) -> list[Manifest]:

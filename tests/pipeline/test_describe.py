@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import bitfleet as bf
@@ -94,3 +95,25 @@ def test_what_cannot_be_described() -> None:
         bf.describe_codes(np.ones((3, 4), np.uint8), scheduler="local")
     with pytest.raises(bf.ConfigError, match="expected 3 ones in every code"):
         bf.describe_codes(np.ones((3, 4), np.uint8), n_active=3)
+
+
+def test_of_very_long_codes_pairs_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    bits = rng.integers(0, 2, (200, 40), dtype=np.uint8)
+    whole = bf.describe_codes(pack_bits(bits))
+    places = np.argsort(rng.random((200, 40)), axis=1)[:, :3]
+    sparse = bf.describe_codes(places, n_bits=40)
+    monkeypatch.setattr("bitfleet.tasks.describe.PAIRS_BITS", 39)
+    for codes, expected in ((pack_bits(bits), whole), (places, sparse)):
+        found = bf.describe_codes(codes, n_bits=40)
+        assert (found.correlation, found.participation_ratio) == (None, None)
+        np.testing.assert_array_equal(found.usage, expected.usage)
+        json.dumps(found.to_dict(), allow_nan=False)
+        for name, value in expected.to_dict().items():
+            assert name == "participation_ratio" or getattr(found, name) == value
+    monkeypatch.undo()
+    tracemalloc.start()
+    bf.describe_codes(np.zeros((3, 12_500), np.uint8))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20  # 100,000 bits: pairs would take 75 GiB

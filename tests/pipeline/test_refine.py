@@ -12,6 +12,7 @@ import pytest
 import xarray
 from bitfleet.pipeline.api import encode_into
 from bitfleet.pipeline.cli import app
+from bitfleet.pipeline.errors import DATA
 from bitfleet.pipeline.executors import SERIAL
 from bitfleet.pipeline.model import load
 from bitfleet.pipeline.refine import fit_decoder
@@ -273,3 +274,19 @@ def test_a_job_fits_the_decoder_once_and_keeps_it(plain: Model, split: Split, tm
     (tmp_path / "run" / "decoder.zarr").rmdir()
     other.save(tmp_path / "run" / "decoder.zarr")
     assert "no decoder of this run" in run("run", tmp_path / "job.toml", code=4)
+
+
+def test_numbers_too_large_for_a_decoder_are_refused_as_data(split: Split, tmp_path: Path) -> None:
+    rows = split[0][0].astype(float) * 1e200
+    model = bf.LSH(n_bits=16, random_state=0).fit(rows)
+    with pytest.raises(bf.DataRefused, match="no decoder can be fitted to these rows"):
+        fit_decoder(model, rows)
+    np.save(tmp_path / "rows.npy", rows)
+    bf.ingest(tmp_path / "rows.npy", tmp_path / "rows.zarr")
+    model.save(tmp_path / "model.zarr")
+    told = CliRunner().invoke(
+        app, ["fit-decoder", *(str(tmp_path / name) for name in ("model.zarr", "rows.zarr", "new.zarr"))]
+    )
+    assert told.exit_code == DATA
+    assert "huge numbers" in told.stderr
+    assert not (tmp_path / "new.zarr").exists()

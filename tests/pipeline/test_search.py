@@ -454,3 +454,37 @@ def test_codes_of_a_model_with_a_decoder_are_its_own(vectors: np.ndarray, tmp_pa
     with_decoder = bf.fit_decoder(model, vectors)
     found = bf.search(codes, vectors[:4], 3, model=with_decoder)
     assert_found(found, bf.search(codes, vectors[:4], 3, model=model))
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-660, 2.0**-1000])
+def test_rescoring_orders_vectors_whose_squares_vanish(scale: float) -> None:
+    rng = np.random.default_rng(8)
+    X = rng.integers(-50, 50, (60, 6)).astype(float)
+    X[::7] = X[0]
+    codes = np.zeros((60, 1), np.uint8)  # of no help
+    _, expected = bf.CodeIndex(codes).search(codes[:9], 20, query_vectors=X[:9], rescore=X, oversample=3)
+    distances, ids = bf.CodeIndex(codes).search(
+        codes[:9], 20, query_vectors=X[:9] * scale, rescore=X * scale, oversample=3
+    )
+    np.testing.assert_array_equal(ids, expected)
+    assert (np.diff(distances, axis=1) >= 0).all()
+    far = np.concatenate([X * scale, np.full((1, 6), 1e10)])  # beside a row of ordinary size
+    _, ids = bf.CodeIndex(np.zeros((61, 1), np.uint8)).search(
+        codes[:9], 20, query_vectors=far[:9], rescore=far, oversample=4
+    )
+    np.testing.assert_array_equal(ids, expected)
+
+
+def test_a_metric_without_rescoring_is_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 6))
+    itq = bf.ITQ(n_bits=6, random_state=0).fit(X)
+    codes = itq.encode(X)
+    for found in (
+        lambda **more: bf.search(codes, X[:3], 2, model=itq, **more),
+        lambda **more: bf.CodeIndex(codes).search(codes[:3], 2, **more),
+    ):
+        with pytest.raises(bf.ConfigError, match="how candidates are rescored"):
+            found(metric="cosine")
+        with pytest.raises(bf.ConfigError, match="one of euclidean, cosine, got 'cosin'"):
+            found(metric="cosin")
+    assert bf.search(codes, X[:3], 2, model=itq, rescore=X, metric="cosine")[1][:, 0].tolist() == [0, 1, 2]

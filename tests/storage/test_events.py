@@ -78,7 +78,7 @@ def test_a_heartbeat_is_renewed_and_removed(tmp_path):
         waiting = threading.Event()
         while not (tmp_path / HEARTBEAT).exists():  # the test's time limit is the deadline
             waiting.wait(0.01)
-        assert set(json.loads((tmp_path / HEARTBEAT).read_text())) == {"id", "host", "pid", "time"}
+        assert set(json.loads((tmp_path / HEARTBEAT).read_text())) == {"id", "host", "pid", "process", "time"}
         assert heartbeat_age(tmp_path) < 60
     assert heartbeat_age(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
