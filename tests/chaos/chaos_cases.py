@@ -56,6 +56,7 @@ SHORT = (
     "posh-union",
     "posh-paper",
 )
+BRIEF = ("ssbc-sketch",)  # of the long ones: once on workers, once without its driver, in the ordinary suite
 LONG = tuple(case for case in METHODS if case not in SHORT)  # in the long tests alone
 BLOCK_ROWS = 128
 PLAN = {"block_rows": BLOCK_ROWS, "fan_in": 3}  # of 1,000 rows: 8 leaves, merged on two levels
@@ -82,11 +83,12 @@ def labels(n: int) -> np.ndarray:
         return np.where(np.arange(n) % 3 == 0, file["y"][:n].astype(np.int64), -1)
 
 
-def marked(cases: Iterable[str]) -> list[Any]:
-    """Return the cases as test parameters."""
+def marked(cases: Iterable[str], *, but: tuple[str, ...] = ()) -> list[Any]:
+    """Return the cases as test parameters; those ``but`` are ordinary ones."""
     import pytest
 
-    return [pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in cases]
+    long = [case for case in LONG if case not in but]
+    return [pytest.param(case, marks=pytest.mark.long) if case in long else case for case in cases]
 
 
 def method_of(case: str) -> tuple[str, dict]:

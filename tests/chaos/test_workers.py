@@ -14,7 +14,7 @@ from bitfleet.pipeline.model import Model
 from bitfleet.pipeline.opening import checkpoints_of, prepare
 from bitfleet.pipeline.train import train
 from bitfleet.tasks.protocols import DataInfo
-from chaos_cases import BLOCK_ROWS, LONG, METHODS, PLAN, marked, method_of
+from chaos_cases import BLOCK_ROWS, BRIEF, LONG, METHODS, PLAN, marked, method_of
 from slow_reader import slowed, victims
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ DEADLY = ("itq", "posh", "posh-paper")  # the others in the long tests: replacin
 @pytest.mark.parametrize(
     ("case", "n_deaths"),
     [
-        *(pytest.param(case, 0, marks=pytest.mark.long if case in LONG else ()) for case in METHODS),
+        *(
+            pytest.param(case, 0, marks=pytest.mark.long if case in LONG and case not in BRIEF else ())
+            for case in METHODS
+        ),
         *(pytest.param(case, 2, marks=() if case in DEADLY else pytest.mark.long) for case in METHODS),
     ],
 )

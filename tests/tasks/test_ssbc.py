@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import bitfleet as bf
 import numpy as np
 import pytest
 from bitfleet.tasks.kernels.pack import unpack_bits
@@ -71,6 +72,16 @@ def test_a_sketch_keeps_its_certificate_and_every_bit_tells_something(
     assert informative(method, state, X) == 12
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float32", "float64"])
+def test_there_are_as_many_bits_as_asked_for_whatever_the_type(digits: np.ndarray, dtype: str) -> None:
+    X = np.rint(digits * 255).astype(dtype)
+    for more in ({}, {"sketch_size": 12, "sketch_dtype": "float32"}, {"mode": "online"}):
+        bits = bf.SSBC(12, n_anchors=200, random_state=0, **more).fit(X).transform(X)
+        assert bits.shape == (len(X), 12)
+        assert (bits.min(axis=0) < bits.max(axis=0)).all()
+        assert len(np.unique(np.concatenate([bits, 1 - bits], axis=0), axis=1).T) == 12
+
+
 @pytest.mark.parametrize("sketch_rows", ["all", "train"])
 def test_the_papers_form_has_a_constant_first_bit(
     train: Callable, digits: np.ndarray, sketch_rows: str
@@ -122,6 +133,11 @@ def test_unusual_data_and_parameters(train: Callable, digits: np.ndarray) -> Non
     X = digits[:200]
     with pytest.raises(ValueError, match="so small that no row has an affinity to any anchor but itself"):
         train(SSBC(8, n_anchors=50, sigma=1e-3), X)
+    for mode in ("streaming", "online"):
+        bad = X.copy()
+        bad[150, 3] = np.nan
+        with pytest.raises(ValueError, match="row 150 holds NaN or infinity"):
+            train(SSBC(8, n_anchors=50, mode=mode), bad)
     one = SSBC(1, n_anchors=1)
     assert informative(one, train(one, X)[-1], X) == 1
     twice = np.repeat(X[:5], 40, axis=0)  # duplicate anchors: 5 different ones
