@@ -15,6 +15,7 @@ Prints one JSON line per result.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from typing import Any
@@ -145,7 +146,7 @@ def speed(X: np.ndarray, n_rows: int, rounds: int = 3) -> None:
     X = X[:n_rows]
     anchors = np.ascontiguousarray(X[:2000].T)
     out = np.empty((2048, 2000), np.float32)
-    for size, dtype in ((96, "float32"), (128, "float32"), (96, "float64"), (128, "float64")):
+    for dtype, size in itertools.product(("float32", "float64"), (64, 96, 128)):
         seconds: dict[str, list[float]] = {"product": [], "learn": [], "encode": [], "one pass": []}
         for _ in range(rounds):
             begun = time.thread_time()

@@ -20,6 +20,7 @@ import numpy as np
 
 from .kernels.euclidean import pair_distances
 from .kernels.exact import padded_width
+from .kernels.fast import centre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,10 +60,10 @@ class Affinities:
         """
         fast = self.fast(np.dtype(dtype))
         for start in range(0, len(vectors), TILE_ROWS):
-            rows = np.subtract(vectors[start : start + TILE_ROWS], self.origin, dtype=np.float64)
-            with np.errstate(over="ignore"):
-                squares = np.einsum("ij,ij->i", rows, rows)
-            yield start, self.of_centred(fast, rows.astype(dtype, copy=False), squares)
+            part = np.ascontiguousarray(vectors[start : start + TILE_ROWS])
+            rows = np.empty(part.shape, dtype)
+            squares = centre(part, self.origin, rows)
+            yield start, self.of_centred(fast, rows, squares)
 
     def of_centred(self, fast: Fast, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """Return the affinities of rows from which the origin is subtracted, given their squared lengths."""
