@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..storage import models
-from ..storage.errors import CorruptObject
+from ..storage.errors import CorruptObject, StorageError
+from ..storage.safe import read_group
 from ..tasks.active import ActiveDistances
 from ..tasks.decoder import Decoder
 from ..tasks.kernels.pack import list_active
 from ..tasks.kernels.ranking import rank_sets, ranked_width, unrank_sets
 from ..tasks.methods.base import Front
-from .arrays import pieces
+from ..tasks.protocols import LeafPlan
+from .arrays import as_dataset, is_dataset, make_reader
 from .code_inputs import check_count, loaded
 from .errors import ConfigError
 from .model import Model, ModelLike, as_model
 from .rescore import rescored
 
 if TYPE_CHECKING:
-    import os
-    from pathlib import Path
-
     from .arrays import Vectors
 
 FORMAT = "bitfleet-active-index"
@@ -154,9 +156,12 @@ class ActiveIndex:
         """
         if self._model is None:
             raise ConfigError("this index was opened without the model that encodes: open it with model=")
-        for piece in pieces(vectors):
-            for at in range(0, len(piece), _ROWS_AT_ONCE):
-                tile = piece[at : at + _ROWS_AT_ONCE]
+        with tempfile.TemporaryDirectory(prefix="bitfleet-") as scratch:
+            reader = make_reader(vectors, Path(scratch))
+            if reader.n_features != self.n_features:
+                raise ConfigError(f"expected rows of {self.n_features} features, got {reader.n_features}")
+            for leaf in LeafPlan(reader.n_rows, _ROWS_AT_ONCE).leaves():
+                tile = reader.read(leaf).vectors
                 places = list_active(self._model.encode(tile), self.n_active)
                 self._append(places, self._distances.length_bytes(tile) if self.lengths else None)
         return self
@@ -168,7 +173,7 @@ class ActiveIndex:
 
         Parameters
         ----------
-        queries : array, shape (q, d)
+        queries : array, Dataset or path, shape (q, d)
             Vectors, not codes.
         k : int
             If there are fewer rows, all are returned.
@@ -184,7 +189,7 @@ class ActiveIndex:
         """
         check_count("k", k)
         check_count("oversample", oversample)
-        queries = np.asarray(queries)
+        queries = _in_memory(queries)
         if queries.ndim != 2 or queries.shape[1] != self.n_features or queries.dtype.kind not in "buif":
             raise ConfigError(
                 f"expected queries of numbers, shape (q, {self.n_features}), "
@@ -201,8 +206,6 @@ class ActiveIndex:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to ``path``, which must not exist yet; `ActiveIndex.open` reads it."""
-        from pathlib import Path
-
         decoder = self._distances.decoder
         arrays = {"rows": self.rows, "mean": decoder.front.mean, "matrix": decoder.matrix}
         if decoder.front.components is not None:
@@ -314,3 +317,21 @@ class ActiveIndex:
         if len(self._norms) != 1:
             self._norms = [np.concatenate([np.empty(0, np.float32), *self._norms])]
         return self._norms[0]
+
+
+def is_index(path: Any) -> bool:
+    """Tell whether this is the path of an `ActiveIndex`; `ActiveIndex.open` says whether it is whole."""
+    if not isinstance(path, str | os.PathLike) or not (Path(path) / "zarr.json").is_file():
+        return False
+    try:
+        found: Any = read_group(Path(path)).get("bitfleet_model")
+        return bool(found["header"]["format"] == FORMAT)
+    except (StorageError, TypeError, KeyError):
+        return False
+
+
+def _in_memory(queries: Any) -> np.ndarray:
+    if not is_dataset(queries):
+        return np.asarray(queries)
+    reader = as_dataset(queries).reader()
+    return reader.read(LeafPlan(reader.n_rows, max(reader.n_rows, 1)).leaf(0)).vectors

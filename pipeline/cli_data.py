@@ -10,7 +10,7 @@ import typer
 from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_place import Insecure, Scheduler, Workers, place
-from .cli_search import describe, search
+from .cli_search import describe, index, search
 from .cli_stream import stream
 from .errors import CHECKPOINT
 
@@ -237,7 +237,8 @@ def demo(
 
 
 VERBS = (
-    encode, fit_decoder, search, describe, stream, evaluate, distortion, inspect, verify, clean, report, demo,
+    encode, fit_decoder, index, search, describe, stream, evaluate, distortion, inspect, verify, clean,
+    report, demo,
 )  # fmt: skip
 
 

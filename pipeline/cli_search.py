@@ -15,7 +15,9 @@ _SHOWN = 10
 
 def search(
     output: Output,
-    codes: Annotated[Path, typer.Argument(help="The codes that are searched, or a stream.", metavar="CODES")],
+    codes: Annotated[
+        Path, typer.Argument(help="The codes that are searched, a stream, or an index.", metavar="CODES")
+    ],
     queries: Annotated[
         Path,
         typer.Argument(
@@ -72,6 +74,29 @@ def search(
         _write(out, ids, distances)
         result["out"] = str(out)
         output.table(result)
+    return result
+
+
+def index(
+    output: Output,
+    run: Annotated[
+        Path, typer.Argument(help="A run or model of sparse codes, with a decoder.", metavar="RUN")
+    ],
+    data: Annotated[Path, typer.Argument(help="The data set to index.", metavar="DATA")],
+    dest: Annotated[Path, typer.Argument(help="The new index.", metavar="INDEX")],
+    metric: Annotated[str, typer.Option(help="euclidean or cosine.")] = "euclidean",
+) -> dict[str, Any]:
+    """Keep sparse codes in the fewest bytes, for `search` by real queries.
+
+    Example: `bitfleet index runs/coder vectors.zarr index.zarr --metric cosine`
+    """
+    from .active_index import ActiveIndex
+    from .model import load
+
+    found = ActiveIndex(load(run), metric=metric).add(data)
+    found.save(dest)
+    result = {"index": str(dest), "rows": found.n_rows, "bytes_a_row": found.n_bytes, "metric": found.metric}
+    output.table(result)
     return result
 
 

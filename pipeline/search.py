@@ -17,6 +17,7 @@ from ..storage.run import is_stream
 from ..tasks.asymmetric import NearestProjections
 from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
+from .active_index import ActiveIndex, is_index
 from .arrays import make_reader
 from .code_index import CodeIndex
 from .code_inputs import check_count, check_same_model, checked_projections, loaded, stored_codes
@@ -57,7 +58,8 @@ def search(
     ----------
     codes : Codes, path of codes or of a stream, or ndarray of uint8, shape (n, n_bytes)
         What is searched; packed, least significant bit first.  Of a `stream` what is committed by now, with
-        its own model unless one is given.
+        its own model unless one is given.  Or the path of an `ActiveIndex`: queries are vectors then,
+        distances and rescoring those of its metric.
     queries : like codes, or vectors if a ``model`` is given
         What is looked for.  With ``asymmetric`` and no model: projections, float of shape (q, n_bits).
     k : int
@@ -98,6 +100,11 @@ def search(
     check_count("k", k)
     check_count("oversample", oversample)
     check_metric(metric, rescored=rescore is not None)
+    if is_index(codes):
+        if scheduler is not None or executor is not None:
+            raise ConfigError("an index is searched in this process alone: leave scheduler out")
+        packed = ActiveIndex.open(codes, model)  # type: ignore[arg-type]
+        return packed.search(queries, k, rescore=rescore, oversample=oversample)
     if is_stream(codes):
         streamed = open_stream(codes)  # type: ignore[arg-type]
         codes, model = streamed.codes(), streamed.model if model is None else model

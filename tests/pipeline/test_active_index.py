@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import bitfleet as bf
 import numpy as np
 import pytest
+from bitfleet.pipeline.cli import app
 from bitfleet.storage import models
 from bitfleet.tasks.kernels import active_scan, ranking
+from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,6 +180,28 @@ def test_packing_takes_every_kind_of_codes(coder: bf.SparseCoding, tmp_path: Pat
         bf.unpack_active(np.full((1, 4), 255, np.uint8), 64, 6)
     with pytest.raises(bf.ConfigError, match="say how many ones"):
         bf.pack_active(coder.encode(X), 64)
+
+
+def test_files_on_the_command_line(coder: bf.SparseCoding, tmp_path: Path) -> None:
+    for name, rows in (("x", X), ("q", Q)):
+        np.save(tmp_path / f"{name}.npy", rows)
+        bf.ingest(tmp_path / f"{name}.npy", tmp_path / f"{name}.zarr")
+    coder.save(tmp_path / "model.zarr")
+    run = CliRunner().invoke
+    made = run(app, ["index", *(str(tmp_path / n) for n in ("model.zarr", "x.zarr", "i.zarr")), "--json"])
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout) | {"index": ""} == {
+        "index": "", "rows": len(X), "bytes_a_row": 5, "metric": "euclidean"
+    }  # fmt: skip
+    searched = [str(tmp_path / "i.zarr"), str(tmp_path / "q.zarr"), "--k", "4", "--json"]
+    found = run(app, ["search", *searched, "--rescore", str(tmp_path / "x.zarr"), "--oversample", "3"])
+    assert found.exit_code == 0, found.output
+    expected = bf.ActiveIndex(coder).add(tmp_path / "x.zarr").search(Q, 4, rescore=X, oversample=3)
+    assert json.loads(found.stdout)["ids"] == expected[1].tolist()
+    with pytest.raises(bf.ConfigError, match="an index is searched in this process alone"):
+        bf.search(tmp_path / "i.zarr", Q, 3, scheduler="local")
+    with pytest.raises(bf.ConfigError, match="rows of 12 features, got 5"):
+        bf.ActiveIndex(coder).add(X[:, :5])
 
 
 def test_what_cannot_be_searched_is_refused(coder: bf.SparseCoding) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERBS = [
-    "ingest", "train", "resume", "encode", "fit-decoder", "search", "describe", "evaluate", "distortion",
+    "ingest", "train", "resume", "encode", "fit-decoder", "index", "search", "describe", "evaluate",
+    "distortion",
     "stream", "run", "submit", "status", "watch", "cancel", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
