@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,10 +163,27 @@ def check_shared_path(client: Client, folder: str | os.PathLike[str]) -> None:
     probe = Path(folder).resolve() / f".probe-{token}"
     probe.write_text(token)
     try:
-        with reaching(client):
-            found = client.run(_read_text, str(probe), on_error="return")
+        check_readable(
+            client,
+            partial(_read_text, str(probe)),
+            token,
+            f"to {probe.parent}",
+            "Put the run and its data on a file system that all workers mount at the same path.",
+        )
     finally:
         probe.unlink(missing_ok=True)
+
+
+def check_readable(client: Client, read: Callable[[], str], token: str, where: str, advice: str) -> None:
+    """Make sure that ``read`` returns ``token`` on every worker.
+
+    Raises
+    ------
+    PathNotShared
+        Naming the workers on which it does not, what was written ``where``, and ``advice``.
+    """
+    with reaching(client):
+        found = client.run(_read, read, on_error="return")
     # a worker that died while it was asked is not blind, it is gone
     blind = {
         worker: text
@@ -175,8 +193,8 @@ def check_shared_path(client: Client, folder: str | os.PathLike[str]) -> None:
     if blind:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in blind.items())
         raise PathNotShared(
-            f"{len(blind)} of {len(found)} workers cannot read what the driver has written to {probe.parent} "
-            f"({reasons}). Put the run and its data on a file system that all workers mount at the same path."
+            f"{len(blind)} of {len(found)} workers cannot read what the driver has written {where} "
+            f"({reasons}). {advice}"
         )
 
 
@@ -248,6 +266,10 @@ def _registered(address: str, security: Security | None) -> Client:
 def patience() -> float:
     """Return the seconds after which a scheduler that does not answer is lost."""
     return float(min(ANSWER_SECONDS, parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))))
+
+
+def _read(read: Callable[[], str]) -> str:
+    return read()
 
 
 def _read_text(path: str) -> str:

@@ -19,8 +19,8 @@ from .shared_arrays import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from ..storage.places import Place
     from ..tasks.protocols import BlockReader, Executor
     from .distortion_inputs import PairInputs
 
@@ -68,17 +68,17 @@ class Pass:
     inputs : PairInputs
     executor : Executor
     block_rows : int
-    checkpoint : Path or None
+    checkpoint : Place or None
         Where windows are committed; None: nowhere.
-    scratch : Path
+    scratch : Place
         A folder that all workers see.
     local : bool
         Everything is computed in this process.
     """
 
     def __init__(
-        self, inputs: PairInputs, executor: Executor, block_rows: int, checkpoint: Path | None,
-        scratch: Path, local: bool,
+        self, inputs: PairInputs, executor: Executor, block_rows: int, checkpoint: Place | None,
+        scratch: Place, local: bool,
     ) -> None:  # fmt: skip
         self._inputs, self._executor, self._local = inputs, executor, local
         self._plan = LeafPlan(inputs.vectors.n_rows, block_rows)
@@ -156,7 +156,9 @@ def exact_squares(reader: BlockReader, pairs: np.ndarray) -> np.ndarray:
     return squares
 
 
-def begin(inputs: PairInputs, scratch: Path | None, *, narrow: bool = False) -> tuple[RoundState, PairReader]:
+def begin(
+    inputs: PairInputs, scratch: Place | None, *, narrow: bool = False
+) -> tuple[RoundState, PairReader]:
     """Return round 0, and what reads blocks for screening; both follow from a sample of rows."""
     n_rows = inputs.vectors.n_rows
     rows = np.sort(stream(0, "distortion.sample").permutation(n_rows)[: SAMPLE // 2 if narrow else SAMPLE])

@@ -7,14 +7,13 @@ names, paths and objects.
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage import claims
 from ..storage import ingest as storage_ingest
 from ..storage.datasets import ArrayReader, Dataset, open_dataset
+from ..storage.places import make_folder, place, temporary_place
 from . import runs
 from .arrays import as_dataset, content_digest, is_dataset, is_lazy, spool, unwrap
 from .arrays import load as load_vectors
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..storage.codes import Codes
+    from ..storage.places import Place
     from ..tasks.protocols import BlockReader, Method
     from .arrays import Vectors
 
@@ -43,7 +43,7 @@ def ingest(src: PathLike | Sequence[PathLike], dest: PathLike, **options: Any) -
     ----------
     src : path or sequence of paths
         npy, npz, idx, fvecs/bvecs/ivecs, HDF5, Parquet or Zarr.
-    dest : path
+    dest : path or ``s3://bucket/prefix``
         The new data set; must not exist.
     **options
         ``vectors`` and ``labels`` (names of the arrays inside the file), ``nonfinite="refuse" | "drop"``, and
@@ -84,7 +84,7 @@ def train(
     ----------
     data : Dataset, path of one, array of shape (n, d), or pair (array, labels)
         Arrays are first written to ``run/data.zarr``.
-    run : path
+    run : path or ``s3://bucket/prefix``
         Where configuration, rounds and model are kept.  If it holds the same run already, that one goes on.
     method : str or Method
         Such as ``"posh"``; its hyper-parameters follow as keywords.
@@ -197,16 +197,16 @@ def encode(
         if active or not where.in_process:
             raise ConfigError("scheduler= and active= write codes to a path: give dest=")
         return model.encode(data)
-    return encode_into(model, data, Path(os.path.abspath(dest)), where, active=active)
+    return encode_into(model, data, dest, where, active=active)
 
 
-def encode_into(model: Model, data: Vectors, dest: Path, where: Where, *, active: bool = False) -> Codes:
-    """Write the codes of ``data`` to ``dest``; what workers need and is only in memory is kept beside it."""
-    dest.parent.mkdir(parents=True, exist_ok=True)
+def encode_into(model: Model, data: Vectors, path: PathLike, where: Where, *, active: bool = False) -> Codes:
+    """Write the codes of ``data`` to ``path``; what workers need and is only in memory is kept beside it."""
+    dest = place(path)
+    make_folder(dest.parent)
     beside = f".{dest.name[:50]}-"  # a name may have 255 bytes
     claims.remove_abandoned(dest.parent, beside)
-    with tempfile.TemporaryDirectory(prefix=beside, dir=dest.parent) as name:
-        scratch = Path(name)
+    with temporary_place(dest.parent, beside) as scratch:
         claims.mark(scratch)
         if model.path is None and not where.in_process:
             model = replace(model, path=model.save(scratch / "model.zarr"))
@@ -215,7 +215,7 @@ def encode_into(model: Model, data: Vectors, dest: Path, where: Where, *, active
             return encode_to(model, reader, digest, dest, executor, active=active)
 
 
-def _source(data: Vectors, scratch: Path, where: Where) -> tuple[BlockReader, str]:
+def _source(data: Vectors, scratch: Place, where: Where) -> tuple[BlockReader, str]:
     """Return a reader and the digest of what it reads."""
     if not is_dataset(data):
         vectors = unwrap(data)

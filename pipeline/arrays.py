@@ -8,7 +8,6 @@ libraries that they come from.
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,12 +15,13 @@ import numpy as np
 from ..storage.dataset import ContentDigest
 from ..storage.datasets import ArrayReader, Dataset, DatasetWriter, open_dataset
 from ..storage.errors import CorruptObject, DataRefused, IdentityMismatch
+from ..storage.places import remove
 from ..tasks.leaves import base_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from ..storage.places import Place
     from ..tasks.protocols import BlockReader
 
 #: Lazy arrays (dask, zarr, xarray) up to this size are simply loaded; larger ones are spooled to disk.
@@ -157,7 +157,7 @@ def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
             start += len(piece)
 
 
-def spool(vectors: Vectors, path: Path, labels: np.ndarray | None = None) -> Dataset:
+def spool(vectors: Vectors, path: Place, labels: np.ndarray | None = None) -> Dataset:
     """Write an unwrapped array, and maybe its labels, to a data set at ``path`` and return it.
 
     An unfinished data set there (of a spool that was killed) is replaced; a finished one must hold the same
@@ -176,7 +176,7 @@ def spool(vectors: Vectors, path: Path, labels: np.ndarray | None = None) -> Dat
         try:
             return _unchanged(open_dataset(path), vectors, labels)
         except CorruptObject:
-            shutil.rmtree(path)
+            remove(path)
     n_features = int(vectors.shape[1])
     writer = DatasetWriter(
         path,
@@ -204,7 +204,7 @@ def content_digest(vectors: Vectors, labels: np.ndarray | None = None) -> str:
     return found.hexdigest()
 
 
-def make_reader(vectors: Vectors, scratch: Path, labels: np.ndarray | None = None) -> BlockReader:
+def make_reader(vectors: Vectors, scratch: Place, labels: np.ndarray | None = None) -> BlockReader:
     """Return a reader for work in this process; large lazy arrays are spooled into ``scratch``.
 
     A data set brings its own labels.

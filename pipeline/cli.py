@@ -14,7 +14,7 @@ import typer
 
 from . import cli_data, cli_jobs
 from .cli_output import Output, verb
-from .cli_place import Insecure  # noqa: TC001  (typer reads the annotation at run time)
+from .cli_place import Insecure, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Data = Annotated[Path, typer.Argument(help="A data set, as `bitfleet ingest` makes it.", metavar="DATA")]
-Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")]
+Data = Annotated[
+    Path, typer.Argument(help="A data set, as `bitfleet ingest` makes it.", metavar="DATA", parser=address)
+]
+Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN", parser=address)]
 _WHERE = '"local" (workers on this machine), "serial" (this process), an address (tls://…), or a launcher'
 Scheduler = Annotated[
     Optional[str],  # noqa: UP045  (typer reads the annotation at run time)
@@ -79,7 +81,7 @@ def train(
     fan_in: Annotated[int, typer.Option(min=2, help="Sums merged at a time.")] = 8,
     preprocess_on: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="Take mean and PCA from this data set."),
+        typer.Option(help="Take mean and PCA from this data set.", parser=address),
     ] = None,
     allow_environment_change: Changed = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
@@ -122,7 +124,10 @@ def resume(
     workers: Workers = None,
     memory_limit: Memory = None,
     insecure: Insecure = False,
-    data: Annotated[Optional[Path], typer.Option(help="Where the data is, if it has moved.")] = None,  # noqa: UP045
+    data: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Where the data is, if it has moved.", parser=address),
+    ] = None,
     allow_environment_change: Changed = False,
 ) -> dict[str, Any]:
     """Go on with an interrupted run, to the same bits; a finished run is left as it is.
@@ -208,7 +213,7 @@ def _options(
 
     Start with `bitfleet demo`, or: ingest, train, encode, evaluate, report.
 
-    Exit codes: 0 done, 2 wrong usage, 3 data refused, 4 corrupt or another run's, 5 cluster lost,
+    Exit codes: 0 done, 2 wrong usage, 3 data refused, 4 corrupt or another run's, 5 cluster or store lost,
     130 interrupted (go on with resume), 1 anything else.
     """
 

@@ -9,12 +9,14 @@ import typer
 
 from .cli_distortion import distortion
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Insecure, Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, address, place
 from .cli_search import describe, index, search
 from .cli_stream import stream
 from .errors import CHECKPOINT
 
-Model = Annotated[Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN")]
+Model = Annotated[
+    Path, typer.Argument(help="A finished run, or a model's path.", metavar="RUN", parser=address)
+]
 
 
 def ingest(
@@ -22,7 +24,9 @@ def ingest(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Source files (several are taken as one), then the new data set.", metavar="SRC… DEST"
+            help="Source files (several are taken as one), then the new data set.",
+            metavar="SRC… DEST",
+            parser=address,
         ),
     ],
     vectors: Annotated[Optional[str], typer.Option(help="Name of the vectors inside the file.")] = None,  # noqa: UP045
@@ -62,8 +66,8 @@ def ingest(
 def encode(
     output: Output,
     run: Model,
-    data: Annotated[Path, typer.Argument(help="The data set to encode.", metavar="DATA")],
-    codes: Annotated[Path, typer.Argument(help="The new codes.", metavar="CODES")],
+    data: Annotated[Path, typer.Argument(help="The data set to encode.", metavar="DATA", parser=address)],
+    codes: Annotated[Path, typer.Argument(help="The new codes.", metavar="CODES", parser=address)],
     scheduler: Scheduler = "serial",
     workers: Workers = None,
     insecure: Insecure = False,
@@ -77,7 +81,7 @@ def encode(
     from .model import load
 
     where = place(scheduler, workers, insecure)
-    result = _about_codes(api.encode_into(load(run), data, codes.absolute(), where, active=active))
+    result = _about_codes(api.encode_into(load(run), data, codes, where, active=active))
     output.table(result)
     return result
 
@@ -85,8 +89,10 @@ def encode(
 def fit_decoder(
     output: Output,
     run: Model,
-    data: Annotated[Path, typer.Argument(help="The data set to fit it to.", metavar="DATA")],
-    model: Annotated[Path, typer.Argument(help="The new model, decoder included.", metavar="MODEL")],
+    data: Annotated[Path, typer.Argument(help="The data set to fit it to.", metavar="DATA", parser=address)],
+    model: Annotated[
+        Path, typer.Argument(help="The new model, decoder included.", metavar="MODEL", parser=address)
+    ],
     ridge: Annotated[
         float, typer.Option(min=0, help="Added to the counts of common bits; 0: pseudo-inverse.")
     ] = 1.0,
@@ -113,8 +119,12 @@ def fit_decoder(
 def evaluate(
     output: Output,
     run: Model,
-    data: Annotated[Path, typer.Argument(help="The data set that is searched.", metavar="DATA")],
-    queries: Annotated[Path, typer.Argument(help="The data set of queries.", metavar="QUERIES")],
+    data: Annotated[
+        Path, typer.Argument(help="The data set that is searched.", metavar="DATA", parser=address)
+    ],
+    queries: Annotated[
+        Path, typer.Argument(help="The data set of queries.", metavar="QUERIES", parser=address)
+    ],
     metrics: Annotated[
         str,
         typer.Option(
@@ -122,7 +132,9 @@ def evaluate(
             "gap@K."
         ),
     ] = "map@1000,recall10@100",
-    codes: Annotated[Optional[Path], typer.Option(help="Codes of DATA, if they are made already.")] = None,  # noqa: UP045
+    codes: Annotated[
+        Path | None, typer.Option(help="Codes of DATA, if they are made already.", parser=address)
+    ] = None,
     scheduler: Scheduler = "serial",
     workers: Workers = None,
     insecure: Insecure = False,
@@ -154,7 +166,9 @@ def evaluate(
 
 def inspect(
     output: Output,
-    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH")],
+    path: Annotated[
+        Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH", parser=address)
+    ],
 ) -> dict[str, Any]:
     """Tell what a path holds: kind, sizes, digests, configuration.
 
@@ -169,7 +183,9 @@ def inspect(
 
 def verify(
     output: Output,
-    path: Annotated[Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH")],
+    path: Annotated[
+        Path, typer.Argument(help="A run, model, data set or codes.", metavar="PATH", parser=address)
+    ],
 ) -> dict[str, Any]:
     """Read every byte of a run, model, data set or codes and compare digests; exit code 4 if any is wrong.
 
@@ -187,7 +203,7 @@ def verify(
 
 def clean(
     output: Output,
-    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN", parser=address)],
     grace: Annotated[float, typer.Option(min=0, help="Seconds that unfinished files must be old.")] = 3600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
 ) -> dict[str, Any]:
@@ -206,7 +222,7 @@ def clean(
 
 def report(
     output: Output,
-    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN", parser=address)],
 ) -> dict[str, Any]:
     """Write the run's report.html: metrics, learning curve, retrieved examples, provenance.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Insecure, Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, address, place
 
 _SHOWN = (
     "fit", "delta", "scale", "offset", "n_pairs", "certified", "coverage", "constant_T", "critical_bits",
@@ -18,8 +18,10 @@ _SHOWN = (
 
 def distortion(
     output: Output,
-    codes: Annotated[Path, typer.Argument(help="The codes.", metavar="CODES")],
-    data: Annotated[Path, typer.Argument(help="The data set that they were made of.", metavar="DATA")],
+    codes: Annotated[Path, typer.Argument(help="The codes.", metavar="CODES", parser=address)],
+    data: Annotated[
+        Path, typer.Argument(help="The data set that they were made of.", metavar="DATA", parser=address)
+    ],
     fit: Annotated[
         str, typer.Option(help='How distances are predicted: "scale" (λh), "affine" or "monotone".')
     ] = "scale",

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Insecure  # noqa: TC001
+from .cli_place import Insecure, address
 
-Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN")]
+Run = Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN", parser=address)]
 
 
 def submit(

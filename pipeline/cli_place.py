@@ -1,8 +1,9 @@
-"""Where a verb works: the options that most verbs share, and what they mean."""
+"""Where a verb works and where things are: what most verbs share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -25,6 +26,18 @@ Insecure = Annotated[
     bool,
     typer.Option("--insecure-cluster", help="Trust a scheduler beyond this machine that is not encrypted."),
 ]
+
+
+def address(text: str) -> Any:
+    """Return a path as given on the command line: `pathlib.Path`, or an address in an object store."""
+    from ..storage.errors import StorageError
+    from ..storage.places import is_remote
+    from ..storage.places import place as at
+
+    try:
+        return at(text) if is_remote(text) else Path(text)
+    except StorageError:  # told by the verb: an error of this function would be shown with the text
+        return Path(text)
 
 
 def place(scheduler: str, workers: int | None, insecure: bool = False) -> Where:

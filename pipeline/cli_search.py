@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
-from .cli_place import Insecure, Scheduler, Workers, place
+from .cli_place import Insecure, Scheduler, Workers, address, place
 
 _SHOWN = 10
 
@@ -16,22 +16,31 @@ _SHOWN = 10
 def search(
     output: Output,
     codes: Annotated[
-        Path, typer.Argument(help="The codes that are searched, a stream, or an index.", metavar="CODES")
+        Path,
+        typer.Argument(
+            help="The codes that are searched, a stream, or an index.", metavar="CODES", parser=address
+        ),
     ],
     queries: Annotated[
         Path,
         typer.Argument(
-            help="Codes; with --model, or of a stream, a data set to encode first.", metavar="QUERIES"
+            help="Codes; with --model, or of a stream, a data set to encode first.",
+            metavar="QUERIES",
+            parser=address,
         ),
     ],
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many to find for each query.")] = 10,
-    model: Annotated[Optional[Path], typer.Option(help="The run or model that made the codes.")] = None,  # noqa: UP045
+    model: Annotated[
+        Path | None, typer.Option(help="The run or model that made the codes.", parser=address)
+    ] = None,
     asymmetric: Annotated[
         bool, typer.Option("--asymmetric", help="Keep the real numbers of the queries; needs --model.")
     ] = False,
     rescore: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="The data set of the codes: order candidates by its vectors; needs --model."),
+        typer.Option(
+            help="The data set of the codes: order candidates by its vectors; needs --model.", parser=address
+        ),
     ] = None,
     oversample: Annotated[int, typer.Option(min=1, help="Candidates for each result, if rescored.")] = 4,
     metric: Annotated[str, typer.Option(help='Of rescoring: "euclidean" or "cosine".')] = "euclidean",
@@ -80,10 +89,11 @@ def search(
 def index(
     output: Output,
     run: Annotated[
-        Path, typer.Argument(help="A run or model of sparse codes, with a decoder.", metavar="RUN")
+        Path,
+        typer.Argument(help="A run or model of sparse codes, with a decoder.", metavar="RUN", parser=address),
     ],
-    data: Annotated[Path, typer.Argument(help="The data set to index.", metavar="DATA")],
-    dest: Annotated[Path, typer.Argument(help="The new index.", metavar="INDEX")],
+    data: Annotated[Path, typer.Argument(help="The data set to index.", metavar="DATA", parser=address)],
+    dest: Annotated[Path, typer.Argument(help="The new index.", metavar="INDEX", parser=address)],
     metric: Annotated[str, typer.Option(help="euclidean or cosine.")] = "euclidean",
 ) -> dict[str, Any]:
     """Keep sparse codes in the fewest bytes, for `search` by real queries.
@@ -102,7 +112,9 @@ def index(
 
 def describe(
     output: Output,
-    codes: Annotated[Path, typer.Argument(help="Codes that are finished, or a stream.", metavar="CODES")],
+    codes: Annotated[
+        Path, typer.Argument(help="Codes that are finished, or a stream.", metavar="CODES", parser=address)
+    ],
     scheduler: Scheduler = "serial",
     workers: Workers = None,
     insecure: Insecure = False,

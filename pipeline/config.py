@@ -223,9 +223,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def resolve_path(path: str, folder: Path) -> str:
+def resolve_path(path: str, folder: Any) -> str:
     """Return ``path`` made absolute against ``folder``; addresses such as ``s3://…`` stay as they are."""
-    return path if "://" in path else str(folder / Path(path).expanduser())
+    if "://" in path:
+        return path
+    return str(folder / (Path(path).expanduser() if isinstance(folder, Path) else path))
 
 
 def validated(model: type[_T], value: Any, source: str) -> _T:

@@ -86,10 +86,11 @@ def run_demo(
         where = Where(ClusterTable(scheduler="local"), client)
         for name, params in METHODS:
             lines.append(_one_method(name, params, folder, digits, queries, where, control))
-    report = write_report(
+    report = folder / "report.html"
+    write_report(
         folder / "runs" / METHODS[0][0],
         beside=[folder / "runs" / name for name, _ in METHODS[1:]],
-        dest=folder / "report.html",
+        dest=report,
     )
     note(_table([("method", *METRICS), *lines]))
     note(f"report: {report} ({time.perf_counter() - begun:.0f} s in all)")

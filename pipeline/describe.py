@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from ..cluster.serial import SerialExecutor
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import StorageError
+from ..storage.places import temporary_place
 from ..storage.run import is_stream
 from ..tasks.describe import BitCounts, CountBits, bit_statistics, correlation
 from ..tasks.protocols import Block, LeafPlan
@@ -139,10 +138,10 @@ def _counted(codes: Codes, scheduler: Any, executor: Executor | None) -> Arrays:
     """Count the bits of stored codes, block by block."""
     where = scratch_beside(codes, scheduler)
     with (
-        tempfile.TemporaryDirectory(prefix="bitfleet-", dir=where) as folder,
-        opened(executor, scheduler, Path(folder)) as there,
+        temporary_place(where) as folder,
+        opened(executor, scheduler, folder) as there,
     ):
         leaves = LeafPlan(codes.n_rows, codes.chunk_rows).leaves()
-        shared = None if isinstance(there, SerialExecutor) else Path(folder)
+        shared = None if isinstance(there, SerialExecutor) else folder
         nothing = share({"nothing": np.zeros(1)}, shared, "nothing")
         return there.reduce(codes.reader(), leaves, CountBits(codes.n_bits, codes.n_active), nothing)

@@ -7,9 +7,7 @@ certified screening (`bitfleet.tasks.extremes`).  A pass is cut into windows, an
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +15,7 @@ import numpy as np
 from ..cluster.serial import SerialExecutor
 from ..cluster.threads import one_blas_thread
 from ..storage.codes import Codes, open_codes
+from ..storage.places import Place, make_folder, place, temporary_place
 from ..tasks.distortion import FITS, TARGETS
 from ..tasks.extremes import Violators, extremes_of
 from ..tasks.kernels.screened_rows import hamming_pairs, word_rows
@@ -113,10 +112,10 @@ def max_distortion(
     _check(fit, target, pairs, confidence)
     with ExitStack() as stack:
         folder = scratch_folder(codes, scheduler, checkpoint)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder)))
+        scratch = stack.enter_context(temporary_place(folder))
         there = stack.enter_context(opened(executor, scheduler, scratch))
         local = isinstance(there, SerialExecutor)
-        kept = None if checkpoint is None else Path(os.path.abspath(checkpoint))
+        kept = None if checkpoint is None else place(checkpoint)
         with one_blas_thread():
             inputs = pair_inputs(
                 codes, vectors, n_bits, kept or scratch, stored=not local or kept is not None
@@ -162,7 +161,7 @@ def violators(
     """
     with ExitStack() as stack:
         folder = scratch_folder(codes, scheduler, None)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder)))
+        scratch = stack.enter_context(temporary_place(folder))
         there = stack.enter_context(opened(executor, scheduler, scratch))
         local = isinstance(there, SerialExecutor)
         with one_blas_thread():
@@ -214,13 +213,13 @@ def _check(fit: str, target: str, pairs: int | None, confidence: float) -> None:
         raise ConfigError(f"expected confidence between 0 and 1, got {confidence!r}")
 
 
-def scratch_folder(codes: Any, scheduler: Any, checkpoint: Any) -> Path | None:
+def scratch_folder(codes: Any, scheduler: Any, checkpoint: Any) -> Place | None:
     """Return where scratch files go so that every worker sees them; None is this machine's own place."""
     if scheduler is None or choose(scheduler).on_this_machine:
         return None
     if checkpoint is not None:
-        Path(checkpoint).mkdir(parents=True, exist_ok=True)
-        return Path(checkpoint)
+        make_folder(place(checkpoint))
+        return place(checkpoint)
     if isinstance(codes, str | os.PathLike):
         codes = open_codes(codes)
     if not isinstance(codes, Codes):

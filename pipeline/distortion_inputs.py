@@ -16,9 +16,8 @@ from .code_inputs import loaded
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..storage.codes_reader import CodesReader
+    from ..storage.places import Place
     from ..tasks.protocols import BlockReader
 
 
@@ -53,7 +52,7 @@ class PairInputs:
         return self.codes.read(RowIndices(tuple(rows.tolist()))).vectors
 
 
-def pair_inputs(codes: Any, vectors: Any, n_bits: int | None, folder: Path, *, stored: bool) -> PairInputs:
+def pair_inputs(codes: Any, vectors: Any, n_bits: int | None, folder: Place, *, stored: bool) -> PairInputs:
     """Return codes and vectors as readers; arrays are written into ``folder`` if they have to be ``stored``.
 
     Raises

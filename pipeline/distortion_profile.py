@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..cluster.threads import one_blas_thread
+from ..storage.places import temporary_place
 from ..tasks.profile import (
     BINS,
     JointHistogram,
@@ -108,7 +107,7 @@ def distortion_profile(
     """
     with ExitStack() as stack:
         folder = scratch_folder(codes, scheduler, None)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder)))
+        scratch = stack.enter_context(temporary_place(folder))
         there = stack.enter_context(opened(executor, scheduler, scratch))
         local = isinstance(there, SerialExecutor)
         with one_blas_thread():

@@ -5,13 +5,13 @@ A code is a function of its row alone, so tiles, chunks and workers never show i
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..storage.claims import abandon
 from ..storage.codes import Codes, CodesWriter, create_codes, finish_codes
 from ..tasks.kernels.pack import unpack_bits
 from ..tasks.leaves import base_rows
@@ -20,8 +20,7 @@ from .arrays import as_dataset, check_shape, is_dask, is_dataset, memory_dtype, 
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ..storage.places import Place
     from ..tasks.protocols import Block, BlockReader, Encoder, Executor, Method, RoundState
     from .arrays import Vectors
     from .model import Model, ModelReference
@@ -67,7 +66,7 @@ def encode_to(
     model: Model,
     reader: BlockReader,
     source_digest: str,
-    dest: Path,
+    dest: Place,
     executor: Executor,
     *,
     active: bool = False,
@@ -80,7 +79,7 @@ def encode_to(
     reader : BlockReader
     source_digest : str
         Digest of the vectors, recorded with the codes.
-    dest : Path
+    dest : Path or ObjectPath
         Must not exist yet.
     executor : Executor
     active : bool
@@ -111,7 +110,7 @@ def encode_to(
         receipts = executor.map(function, reader, plan.leaves(), model.reference())
         return finish_codes(dest, receipts)
     except BaseException:
-        shutil.rmtree(dest, ignore_errors=True)  # ours since create_codes, and of no use unfinished
+        abandon(dest)  # ours since create_codes, and of no use unfinished
         raise
 
 

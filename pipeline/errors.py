@@ -7,10 +7,10 @@
      ├─ JobFailed       a submitted job has ended with an error                         that error's code
      └─ Interrupted     a stop was asked for and the run ended after a whole round      exit code 130
 
-    OSError of a place (no space, not writable, name too long)                          exit code 2
+    OSError of a place (no space, not writable, name too long), StoreRefused            exit code 2
     DataRefused                                                                         exit code 3
     UnsafeObject, CorruptObject, ManifestConflict, IdentityMismatch                     exit code 4
-    ClusterError and what derives from it                                               exit code 5
+    ClusterError and what derives from it, StoreUnavailable                             exit code 5
 
 Errors of storage and cluster keep their own types; `exit_code` maps them all.
 """
@@ -29,12 +29,15 @@ from ..storage.errors import (
     IdentityMismatch,
     ManifestConflict,
     StorageError,
+    StoreRefused,
+    StoreUnavailable,
     UnsafeObject,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import TypeGuard
+
+    from ..storage.places import Place
 
 OK, UNEXPECTED, USAGE, DATA, CHECKPOINT, CLUSTER, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -79,11 +82,11 @@ class Interrupted(PipelineError):
     ----------
     round : int
         The last committed round.
-    run : Path or None
+    run : Path, ObjectPath or None
         The run directory, None where the rounds were kept in memory.
     """
 
-    def __init__(self, round: int, run: Path | None = None, cancelled: str | None = None) -> None:
+    def __init__(self, round: int, run: Place | None = None, cancelled: str | None = None) -> None:
         self.round = round
         self.run = run
         remedy = "nothing was kept on disk" if run is None else f"go on with: bitfleet resume {run}"
@@ -144,7 +147,8 @@ _PLACES = _FULL | {
 _EXIT_CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((Interrupted, KeyboardInterrupt), INTERRUPTED),
     ((DataRefused,), DATA),
-    ((DestinationExists,), USAGE),
+    ((DestinationExists, StoreRefused), USAGE),
+    ((StoreUnavailable,), CLUSTER),
     ((UnsafeObject, CorruptObject, ManifestConflict, IdentityMismatch, StorageError), CHECKPOINT),
     ((ClusterError,), CLUSTER),
     ((ConfigError, FileNotFoundError, NotADirectoryError, ImportError, ValueError), USAGE),

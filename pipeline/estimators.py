@@ -24,6 +24,7 @@ from .opening import recorded_seed
 if TYPE_CHECKING:
     import os
 
+    from ..storage.places import Place
     from .arrays import Vectors
 
 
@@ -133,7 +134,7 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         return self.model_.encode(self._checked(X, reset=False))
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Place:
         """Write the model to ``path``; `bitfleet.load` reads it back.
 
         Raises

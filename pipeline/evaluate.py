@@ -6,14 +6,13 @@ the best of every query travel (`neighbors`).
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
+from ..storage.places import temporary_place
 from ..tasks.metrics import (
     average_precision_at,
     gap_at,
@@ -114,18 +113,17 @@ def evaluate(
     asked = parse_metrics(metrics)
     model = as_model(model)
     refinement = check_refinement(model, refine, n_sbiht)
-    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder_for(model, scheduler)) as folder:
-        scratch = Path(folder)
-        with opened(executor, scheduler, scratch) as chosen:
-            in_process = isinstance(chosen, SerialExecutor)
-            database = rows_of(data, "data", scratch, in_process=in_process)
-            probes = rows_of(queries, "queries", scratch, in_process=True)
-            check_fit(model, database, probes, asked)
-            stored = None if codes is None else codes_of(codes, model, database)
-            search = BlockSearch(
-                model, database.reader, chosen, seed, stored, None if in_process else scratch
-            )
-            found = _measure(search, database, probes, asked, distance, refinement)
+    with (
+        temporary_place(folder_for(model, scheduler)) as scratch,
+        opened(executor, scheduler, scratch) as chosen,
+    ):
+        in_process = isinstance(chosen, SerialExecutor)
+        database = rows_of(data, "data", scratch, in_process=in_process)
+        probes = rows_of(queries, "queries", scratch, in_process=True)
+        check_fit(model, database, probes, asked)
+        stored = None if codes is None else codes_of(codes, model, database)
+        search = BlockSearch(model, database.reader, chosen, seed, stored, None if in_process else scratch)
+        found = _measure(search, database, probes, asked, distance, refinement)
     result = _result(found, asked, model, database, probes, seed=seed, distance=distance)
     return result if refinement is None else result.assign_attrs(refinement.attributes())
 

@@ -17,8 +17,8 @@ from .labelled import checked, split
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
+    from ..storage.places import Place
     from ..tasks.metrics import Metric
     from ..tasks.protocols import BlockReader, Executor
     from .model import Model
@@ -33,7 +33,7 @@ class Rows:
     digest: str | None
 
 
-def rows_of(given: Any, name: str, scratch: Path, *, in_process: bool) -> Rows:
+def rows_of(given: Any, name: str, scratch: Place, *, in_process: bool) -> Rows:
     """Return what a caller gave as ``name``: a data set, vectors, or a pair (vectors, labels).
 
     Arrays are spooled into ``scratch`` where workers of other processes have to read them.
@@ -52,7 +52,7 @@ def rows_of(given: Any, name: str, scratch: Path, *, in_process: bool) -> Rows:
     return Rows(reader, checked(labels, reader.n_rows, name), None)
 
 
-def opened(executor: Executor | None, scheduler: Any, scratch: Path) -> AbstractContextManager[Executor]:
+def opened(executor: Executor | None, scheduler: Any, scratch: Place) -> AbstractContextManager[Executor]:
     """Return the executor that is there already, or open what ``scheduler`` means."""
     if executor is None:
         return open_executor(choose(scheduler), shared=scratch)
@@ -61,7 +61,7 @@ def opened(executor: Executor | None, scheduler: Any, scratch: Path) -> Abstract
     return nullcontext(executor)
 
 
-def folder_for(model: Model, scheduler: Any) -> Path | None:
+def folder_for(model: Model, scheduler: Any) -> Place | None:
     """Return where scratch files go so that every worker sees them; None is this machine's own place."""
     if scheduler is None or choose(scheduler).on_this_machine:
         return None

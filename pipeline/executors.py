@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.serial import SerialExecutor
+from ..storage.object_paths import ObjectPath
+from ..storage.places import Probe
 from .config import validated
 from .config_cluster import ClusterTable
 from .errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from ..storage.places import Place
     from ..tasks.protocols import Executor
 
 SERIAL_TABLE = ClusterTable(scheduler="serial")
@@ -91,7 +93,7 @@ def choose(scheduler: Any, **options: Any) -> Where:
 def open_executor(
     where: Where,
     *,
-    shared: Path | None = None,
+    shared: Place | None = None,
     allow_environment_change: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Iterator[Executor]:
@@ -100,8 +102,8 @@ def open_executor(
     Parameters
     ----------
     where : Where
-    shared : Path, optional
-        A folder that every worker must see; checked before any work.
+    shared : Path or ObjectPath, optional
+        A place that every worker must see; checked before any work.
     allow_environment_change : bool
     note : callable, optional
         Told where the dashboard is.
@@ -110,7 +112,6 @@ def open_executor(
         yield SerialExecutor()
         return
     from ..cluster.dask_executor import DaskExecutor
-    from ..cluster.launch import check_shared_path
 
     with joined(where, note=note) as there:
         executor = DaskExecutor(
@@ -119,8 +120,21 @@ def open_executor(
             worker_timeout=there.table.patience,
         )
         if shared is not None:
-            check_shared_path(there.client, shared)
+            _check_shared(there.client, shared)
         yield executor
+
+
+def _check_shared(client: Any, shared: Place) -> None:
+    from ..cluster.launch import check_readable, check_shared_path
+
+    if not isinstance(shared, ObjectPath):
+        check_shared_path(client, shared)
+        return
+    with Probe.written(shared) as (probe, token):
+        check_readable(
+            client, probe, token, f"in {shared}",
+            "Give every worker the variables AWS_… of its environment that this process has.",
+        )  # fmt: skip
 
 
 @contextmanager

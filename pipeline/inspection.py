@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage.codes import Codes, open_codes
 from ..storage.datasets import Dataset, open_dataset
 from ..storage.errors import StorageError
+from ..storage.places import place
 from ..storage.run import RunDirectory, status
 from ..storage.safe import read_group
 from ..storage.verify import verify_model, verify_run
@@ -17,6 +17,8 @@ from .model import Model, load
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+
+    from ..storage.places import Place
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -29,9 +31,9 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     ConfigError
         If it is something else.
     """
-    path = Path(path)
+    given, path = path, place(path)
     if not path.exists():
-        raise FileNotFoundError(f"there is nothing at {path}")
+        raise FileNotFoundError(f"there is nothing at {given}")
     if RunDirectory.exists(path):
         return "run"
     for kind, array in (("dataset", "vectors"), ("codes", "codes")):
@@ -50,7 +52,7 @@ def inspect_path(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a path holds, as JSON values with ``kind`` first."""
     kind = kind_of(path)
     if kind == "run":
-        return about_run(Path(path))
+        return about_run(place(path))
     if kind == "dataset":
         return about_dataset(open_dataset(path))
     if kind == "codes":
@@ -60,7 +62,7 @@ def inspect_path(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def verify_path(path: str | os.PathLike[str]) -> list[str]:
     """Read everything at a path and return what is wrong with it, a line each; empty if nothing is."""
-    kind, path = kind_of(path), Path(path)
+    kind, path = kind_of(path), place(path)
     if kind == "run":
         problems = [str(problem) for problem in verify_run(path)]
         if (path / "model.zarr").exists():
@@ -75,7 +77,7 @@ def verify_path(path: str | os.PathLike[str]) -> list[str]:
     return _tried(path, open_dataset if kind == "dataset" else open_codes)
 
 
-def about_run(path: Path) -> dict[str, Any]:
+def about_run(path: Place) -> dict[str, Any]:
     """Describe a run: its configuration, where it stands, its model if there is one."""
     directory = RunDirectory.open(path)
     about = {"kind": "run", "path": str(path), **_flat(directory.config)}
@@ -128,11 +130,11 @@ def about_model(model: Model) -> dict[str, Any]:
     }
 
 
-def _of_model(path: Path) -> list[str]:
+def _of_model(path: Place) -> list[str]:
     return [str(problem) for problem in verify_model(path)] or _tried(path, load)
 
 
-def _tried(path: Path, opener: Any) -> list[str]:
+def _tried(path: Place, opener: Any) -> list[str]:
     try:
         opened = opener(path)
         if not isinstance(opened, Model):

@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ..storage import models
 from ..storage.errors import CorruptObject, StorageError
-from ..storage.objects import LocalObjects
+from ..storage.places import place
 from ..storage.rounds import load_round
 from ..storage.run import RunDirectory, is_stream, newest_manifest
+from ..storage.s3_objects import objects_at
 from ..tasks.refine import thresholding_of
 from . import model_checks as checked
 from .config import build_method, method_table
@@ -29,6 +29,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..storage.places import Place
     from ..tasks.decoder import Decoder
     from ..tasks.protocols import DataInfo, Encoder, Method, RoundState, StateReference
     from .arrays import Vectors
@@ -52,7 +53,7 @@ class Model:
         The finished state.
     info : DataInfo
         Size and type of the data that it was trained on.
-    path : Path or None
+    path : Path, ObjectPath or None
         Where it is kept, if it is.
     decoder : Decoder or None
         Turns codes back into vectors; `bitfleet.fit_decoder` returns a model with one.
@@ -61,7 +62,7 @@ class Model:
     method: Method
     state: RoundState
     info: DataInfo
-    path: Path | None = None
+    path: Place | None = None
     decoder: Decoder | None = None
 
     @cached_property
@@ -167,7 +168,7 @@ class Model:
             )
         return self.decoder
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Place:
         """Write the model to ``path``, which must not exist yet, and return it.
 
         Raises
@@ -175,8 +176,8 @@ class Model:
         DestinationExists
             If something is there already.
         """
-        models.save_model(Path(path), self.header, self.arrays)
-        return Path(path)
+        models.save_model(path, self.header, self.arrays)
+        return place(path)
 
     def reference(self) -> StateReference:
         """Return where workers can read the state from; the state itself if the model is only in memory."""
@@ -242,7 +243,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     CorruptObject, UnsafeObject
         If the files are not what was written, or would need more than the safe types.
     """
-    path = Path(path)
+    path = place(path)
     if RunDirectory.exists(path):
         if is_stream(path):
             from .stream import open_stream  # which needs this module
@@ -270,7 +271,7 @@ def as_model(model: ModelLike) -> Model:
     raise TypeError(f"expected a model, its path, or a fitted estimator, got {type(model).__name__}")
 
 
-def _check_belongs(model: Model, run: Path) -> None:
+def _check_belongs(model: Model, run: Place) -> None:
     """Raise unless the model is what the run's newest round holds, as far as that can be read.
 
     A run may have lost its newest manifest, and its checkpoint be damaged while the model is whole.
@@ -281,7 +282,7 @@ def _check_belongs(model: Model, run: Path) -> None:
     same = newest.round == state.round and newest.scalars == dict(state.scalars)
     if same:
         try:
-            arrays = load_round(LocalObjects(run), newest).arrays
+            arrays = load_round(objects_at(run), newest).arrays
         except StorageError:
             return  # the model is whole, whatever became of the checkpoint
         same = arrays.keys() == state.arrays.keys() and all(
@@ -295,7 +296,7 @@ def _check_belongs(model: Model, run: Path) -> None:
         )
 
 
-def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Path) -> Model:
+def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Place) -> Model:
     if header.get("format") != FORMAT:
         raise CorruptObject(f"{path} is no bitfleet model: its header says format={header.get('format')!r}")
     if header.get("format_version") != FORMAT_VERSION:

@@ -13,11 +13,10 @@ from ..tasks.search import NearestCodes, NearestVectors
 from .model import HeldState, Model, ModelReference
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
     from ..storage.codes import Codes
+    from ..storage.places import Place
     from ..tasks.protocols import Arrays, BlockReader, Executor, Program, StateReference
 
 
@@ -47,7 +46,7 @@ class BlockSearch:
     executor: Executor
     seed: int | None = None
     codes: Codes | None = None
-    scratch: Path | None = None
+    scratch: Place | None = None
 
     def by_code(self, queries: np.ndarray, k: int) -> dict[str, np.ndarray]:
         """Return the k nearest codes of each query.

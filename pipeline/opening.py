@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +10,7 @@ import numpy as np
 from ..cluster import fingerprint
 from ..storage.errors import IdentityMismatch
 from ..storage.identity import describe, differences
+from ..storage.places import inside, place, remove_tree
 from ..storage.run import RunDirectory, is_stream
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo, LeafPlan
@@ -24,8 +22,11 @@ from .labelled import bare, check_needed, checked, split
 from .train import start_state
 
 if TYPE_CHECKING:
+    import os
+
     from ..storage.checkpoints import Checkpoints
     from ..storage.datasets import Dataset
+    from ..storage.places import Place
     from ..tasks.protocols import Method
     from .arrays import Vectors
 
@@ -41,9 +42,9 @@ class Run:
     preprocess: Dataset | None
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """The run directory."""
-        return Path(self.directory.path)
+        return self.directory.path
 
     @property
     def plan(self) -> LeafPlan:
@@ -72,7 +73,7 @@ def prepare(
     preprocess_on: Vectors | None = None,
 ) -> Run:
     """Put data and configuration in place without starting anything."""
-    path = Path(os.path.abspath(path))
+    path = place(path)
     spooled = [folder for folder in (path / "data.zarr", path / "preprocess.zarr") if not folder.exists()]
     try:
         dataset = _placed(data, path / "data.zarr")
@@ -96,7 +97,7 @@ def prepare(
         directory, config = _directory(path, config)
     except BaseException:
         for folder in spooled:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
         raise
     return Run(directory, config, method, dataset, preprocess)
 
@@ -109,7 +110,7 @@ def open_run(path: str | os.PathLike[str], *, data: str | os.PathLike[str] | Non
     ConfigError
         If there is no run, or its configuration cannot be read by this version.
     """
-    path = Path(os.path.abspath(path))
+    path = place(path)
     if not RunDirectory.exists(path):
         raise ConfigError(f"there is no run at {path}; start one with: bitfleet train DATA {path}")
     if is_stream(path):
@@ -163,9 +164,9 @@ def checkpoints_of(run: Run, *, allow_environment_change: bool = False) -> Check
 
 def recorded_seed(path: str | os.PathLike[str] | None) -> int | None:
     """Return the seed of the run at ``path``, None where there is no run."""
-    if path is None or not RunDirectory.exists(Path(path)):
+    if path is None or not RunDirectory.exists(path):
         return None
-    return RunConfig.from_json(RunDirectory.open(Path(path)).config).seed
+    return RunConfig.from_json(RunDirectory.open(path).config).seed
 
 
 def _plan(dataset: Dataset, method: Method, block_rows: int | None, fan_in: int) -> LeafPlan:
@@ -181,7 +182,7 @@ def _plan(dataset: Dataset, method: Method, block_rows: int | None, fan_in: int)
         raise ConfigError(str(error)) from None
 
 
-def _placed(vectors: Vectors, path: Path) -> Dataset:
+def _placed(vectors: Vectors, path: Place) -> Dataset:
     """Return the data set that ``vectors`` is, or write what is in memory or to be computed to ``path``."""
     vectors, labels = split(vectors, "data")
     bare(vectors, labels)
@@ -192,10 +193,9 @@ def _placed(vectors: Vectors, path: Path) -> Dataset:
     return spool(vectors, path, checked(labels, vectors.shape[0], "data"))
 
 
-def _recorded_path(dataset: Dataset, run: Path) -> str:
+def _recorded_path(dataset: Dataset, run: Place) -> str:
     """Return what ``config.json`` says: relative to the run for data inside it, else absolute."""
-    path = Path(dataset.path)
-    return str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
+    return inside(dataset.path, run) or str(dataset.path)
 
 
 def _expected(path: str | os.PathLike[str], digest: str | None) -> Dataset:
@@ -207,7 +207,7 @@ def _expected(path: str | os.PathLike[str], digest: str | None) -> Dataset:
     return dataset
 
 
-def _directory(path: Path, config: RunConfig) -> tuple[RunDirectory, RunConfig]:
+def _directory(path: Place, config: RunConfig) -> tuple[RunDirectory, RunConfig]:
     """Make the run, or open the one that is there if it differs at most in where it computes."""
     if not RunDirectory.exists(path):
         return RunDirectory.create(path, config.to_json()), config

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from ..cluster.serial import SerialExecutor
 from ..cluster.threads import one_blas_thread
 from ..storage.errors import DataRefused, StorageError
+from ..storage.places import temporary_place
 from ..tasks.decoder import DecoderSums, fit, space_of
 from ..tasks.leaves import base_rows
 from ..tasks.protocols import LeafPlan
@@ -76,26 +75,27 @@ def fit_decoder(
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < float("inf"):
         raise ConfigError(f"expected ridge to be a number >= 0, got {ridge!r}")
     encoder = model.encoder()
-    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=folder_for(model, scheduler)) as folder:
-        scratch = Path(folder)
-        with opened(executor, scheduler, scratch) as chosen:
-            in_process = isinstance(chosen, SerialExecutor)
-            reader = rows_of(data, "data", scratch, in_process=in_process).reader
-            if not reader.n_rows or reader.n_features != encoder.n_features:
-                raise ConfigError(
-                    f"expected rows of {encoder.n_features} features to fit a decoder to, "
-                    f"got {reader.n_rows} of {reader.n_features}"
-                )
-            stored = model
-            if model.path is None and not in_process:
-                stored = replace(model, path=model.save(scratch / "model.zarr"))
-            leaves = LeafPlan(reader.n_rows, base_rows(reader.n_features)).leaves()
-            try:
-                summary = chosen.reduce(reader, leaves, DecoderSums(model.method), stored.reference())
-            except (StorageError, ConfigError):
-                raise
-            except ValueError as error:
-                raise DataRefused(f"no decoder can be fitted to these rows: {error}") from error
+    with (
+        temporary_place(folder_for(model, scheduler)) as scratch,
+        opened(executor, scheduler, scratch) as chosen,
+    ):
+        in_process = isinstance(chosen, SerialExecutor)
+        reader = rows_of(data, "data", scratch, in_process=in_process).reader
+        if not reader.n_rows or reader.n_features != encoder.n_features:
+            raise ConfigError(
+                f"expected rows of {encoder.n_features} features to fit a decoder to, "
+                f"got {reader.n_rows} of {reader.n_features}"
+            )
+        stored = model
+        if model.path is None and not in_process:
+            stored = replace(model, path=model.save(scratch / "model.zarr"))
+        leaves = LeafPlan(reader.n_rows, base_rows(reader.n_features)).leaves()
+        try:
+            summary = chosen.reduce(reader, leaves, DecoderSums(model.method), stored.reference())
+        except (StorageError, ConfigError):
+            raise
+        except ValueError as error:
+            raise DataRefused(f"no decoder can be fitted to these rows: {error}") from error
     with one_blas_thread():
         space = space_of(model.state, encoder.n_features)
         decoder = fit(summary, space, dense=encoder.n_active is None, ridge=float(ridge))

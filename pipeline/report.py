@@ -6,16 +6,15 @@ run at the time; made again, it is up to date.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..storage.objects import LocalObjects
+from ..storage.places import place
 from ..storage.rounds import read_chain
 from ..storage.run import RunDirectory, status
+from ..storage.s3_objects import objects_at
 from ..tasks import registry
 from . import report_page as html
 from .misgivings import facts, misgivings
@@ -26,9 +25,11 @@ from .report_pictures import Curve, curve_svg
 from .results import read_results
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from ..storage.manifest import Manifest
+    from ..storage.places import Place
 
 NAME = "report.html"
 _DISTORTION = {
@@ -49,7 +50,7 @@ _OF_PAIRS = (
 class RunFacts:
     """What a report says of one run."""
 
-    path: Path
+    path: Place
     config: Mapping[str, Any]
     rounds: Sequence[Manifest]
     results: Mapping[str, Any] | None
@@ -65,7 +66,7 @@ def write_report(
     *,
     beside: Sequence[str | os.PathLike[str]] = (),
     dest: str | os.PathLike[str] | None = None,
-) -> Path:
+) -> Place:
     """Write a run's report and return its path.
 
     Parameters
@@ -82,17 +83,16 @@ def write_report(
         If there is no run, or its configuration or manifests are damaged.
     """
     runs = [_facts_of(path) for path in (run, *beside)]
-    target = Path(os.path.abspath(runs[0].path / NAME if dest is None else dest))
+    target = runs[0].path / NAME if dest is None else place(dest)
     main = runs[0]
     sections = [_metrics(runs), _curves(runs), *_distortion(runs), *_gallery(runs), _provenance(main)]
     text = html.page(
-        f"{main.label} on {Path(str(main.config.get('data', 'data'))).name}",
+        f"{main.label} on {str(main.config.get('data', 'data')).rpartition('/')[2]}",
         _subtitle(main),
         sections,
         f"bitfleet report of {main.path.name}; this file needs no network and holds no script.",
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    LocalObjects(target.parent).put(target.name, text.encode("utf-8"))
+    objects_at(target.parent).put(target.name, text.encode("utf-8"))
     return target
 
 
@@ -110,8 +110,8 @@ def method_label(table: Mapping[str, Any]) -> str:
 
 def _facts_of(path: str | os.PathLike[str]) -> RunFacts:
     directory = RunDirectory.open(path)
-    rounds = read_chain(LocalObjects(directory.path))
-    return RunFacts(Path(directory.path), directory.config, rounds, read_results(directory.path))
+    rounds = read_chain(objects_at(directory.path))
+    return RunFacts(directory.path, directory.config, rounds, read_results(directory.path))
 
 
 def _subtitle(run: RunFacts) -> list[str]:

@@ -13,9 +13,9 @@ from .report_pictures import image_shape, row_image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from ..storage.datasets import Dataset
+    from ..storage.places import Place
 
 TITLE = "What is retrieved"
 
@@ -25,7 +25,7 @@ class Evaluated:
     """A run with the content of its ``results.json``."""
 
     label: str
-    path: Path
+    path: Place
     results: Mapping[str, Any]
 
 

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..storage.digest import json_digest
 from ..storage.errors import StorageError
-from ..storage.objects import LocalObjects
+from ..storage.object_paths import ObjectPath
+from ..storage.places import inside, place
+from ..storage.s3_objects import objects_at
 from ..storage.safe import read_json
 from .arrays import as_dataset, is_dataset
 
 if TYPE_CHECKING:
     import xarray
 
+    from ..storage.places import Place
     from .arrays import Vectors
 
 FORMAT = "bitfleet-results"
@@ -61,7 +63,7 @@ def save_results(
     data: Vectors = None,
     queries: Vectors = None,
     seconds: float | None = None,
-) -> Path:
+) -> Place:
     """Write ``results.json`` into a run (over an earlier one) and return its path.
 
     Parameters
@@ -74,7 +76,7 @@ def save_results(
     seconds : float, optional
         How long it took.
     """
-    run = Path(os.path.abspath(run))
+    run = place(run)
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -85,14 +87,14 @@ def save_results(
     }
     document["sha256"] = json_digest(document)
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    LocalObjects(run).put(NAME, text.encode("utf-8"))
+    objects_at(run).put(NAME, text.encode("utf-8"))
     return run / NAME
 
 
 def read_results(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return what `save_results` wrote; None if there is nothing, or nothing that can be used."""
     try:
-        document = read_json(Path(run) / NAME)
+        document = read_json(place(run) / NAME)
     except (StorageError, OSError):
         return None
     stated = document.pop("sha256", None)
@@ -121,11 +123,13 @@ def _labels_of(queries: Vectors) -> np.ndarray | None:
     return dataset.labels() if dataset.has_labels else None
 
 
-def _path_of(rows: Vectors, run: Path) -> str | None:
+def _path_of(rows: Vectors, run: Place) -> str | None:
     """Return a data set's path, relative to the run where both lie in one folder and may move together."""
     if rows is None or not is_dataset(rows):
         return None
-    path = Path(as_dataset(rows).path)
+    path = as_dataset(rows).path
+    if isinstance(path, ObjectPath) or isinstance(run, ObjectPath):
+        return inside(path, run) or str(path)
     beside = path.is_relative_to(run.parent) or path.is_relative_to(run.parent.parent)
     return os.path.relpath(path, run) if beside else str(path)
 

@@ -7,13 +7,14 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage import requests
 from ..storage.claims import abandoned
 from ..storage.codes import Codes, open_codes
 from ..storage.errors import CorruptObject, DestinationExists
+from ..storage.places import is_remote
+from ..storage.places import place as at
 from ..storage.run import RunDirectory, is_stream
 from . import runs
 from .api import encode_into
@@ -159,14 +160,15 @@ def evaluate_run(
 def _encoded(table: EncodeTable, job: Job, model: Model, place: Place) -> Codes:
     """Encode, unless just these codes are there."""
     dataset = as_dataset(table.data or job.data.path)
-    if Path(table.path).exists() and not abandoned(Path(table.path)):
+    path = at(table.path)
+    if (path / "zarr.json").exists() if is_remote(path) else path.exists() and not abandoned(path):
         codes = open_codes(table.path)
         if (codes.model_digest, codes.source_digest) != (model.encoder_digest, dataset.digest):
             raise DestinationExists(
                 f"{table.path} holds codes of another model or other data; remove them or choose another path"
             )
         return codes
-    return encode_into(model, dataset, Path(table.path), place(), active=table.active)
+    return encode_into(model, dataset, path, place(), active=table.active)
 
 
 def _evaluated(
@@ -201,7 +203,7 @@ def _evaluated(
 
 def _with_decoder(job: Job, model: Model, place: Place) -> Model:
     """Return the model with a decoder fitted to the training data, from the run if it is there already."""
-    path = Path(job.run.path) / DECODER
+    path = at(job.run.path) / DECODER
     if not path.exists():
         where = place()
         fitted = fit_decoder(model, job.data.path, scheduler=None if where.in_process else where)

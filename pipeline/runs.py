@@ -27,9 +27,9 @@ from .train import Event, RunFinished, ignore, never, train
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
-    from pathlib import Path
 
     from ..storage.checkpoints import Checkpoints
+    from ..storage.places import Place
     from ..tasks.protocols import Executor, Method
     from .arrays import Vectors
 
@@ -153,7 +153,7 @@ def _train(
         raise Interrupted(stop.round, run.path, requests.stop_asked(run.path)) from None
 
 
-def _save(model: Model, target: Path) -> Model:
+def _save(model: Model, target: Place) -> Model:
     """Save the model; if another driver did so first, it must have got the same bits."""
     try:
         model.save(target)

@@ -5,14 +5,13 @@ Every block of codes is searched where it is read, and only the k best of every 
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..storage.codes import Codes
+from ..storage.places import temporary_place
 from ..storage.run import is_stream
 from ..tasks.asymmetric import NearestProjections
 from ..tasks.protocols import LeafPlan
@@ -31,6 +30,7 @@ from .stream import open_stream
 if TYPE_CHECKING:
     import os
 
+    from ..storage.places import Place
     from ..tasks.protocols import Executor, Program
     from .arrays import Vectors
 
@@ -111,8 +111,7 @@ def search(
     stored = stored_codes(codes)
     model = None if model is None else as_model(model)
     n_bits = stored.n_bits if isinstance(stored, Codes) else None if model is None else model.n_bits
-    with tempfile.TemporaryDirectory(prefix="bitfleet-", dir=scratch_beside(stored, scheduler)) as folder:
-        scratch = Path(folder)
+    with temporary_place(scratch_beside(stored, scheduler)) as scratch:
         probes, vectors = _probes(stored, queries, model, n_bits, scratch, asymmetric=asymmetric)
         if rescore is not None and vectors is None:
             raise ConfigError(
@@ -183,7 +182,7 @@ def _search(
     executor: Executor,
     probes: np.ndarray,
     k: int,
-    scratch: Path | None,
+    scratch: Place | None,
     *,
     asymmetric: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +201,7 @@ def _search(
 
 
 def _probes(
-    stored: Any, queries: Any, model: Model | None, n_bits: int | None, scratch: Path, *, asymmetric: bool
+    stored: Any, queries: Any, model: Model | None, n_bits: int | None, scratch: Place, *, asymmetric: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the queries as codes or projections, and as vectors if that is what they were."""
     if model is None:

@@ -14,10 +14,10 @@ from .model import HeldState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import numpy as np
 
+    from ..storage.places import Place
     from ..tasks.protocols import JSONScalar, StateReference
 
 
@@ -38,7 +38,7 @@ class StoredArrays:
 
 def share(
     arrays: Mapping[str, np.ndarray],
-    scratch: Path | None,
+    scratch: Place | None,
     name: str,
     scalars: Mapping[str, JSONScalar] | None = None,
 ) -> StateReference:
@@ -53,7 +53,7 @@ def share(
     return StoredArrays(str(path), digest)
 
 
-def scratch_beside(codes: Any, scheduler: Any) -> Path | None:
+def scratch_beside(codes: Any, scheduler: Any) -> Place | None:
     """Return where scratch files go so that every worker sees them; None is this machine's own place."""
     if scheduler is None or choose(scheduler).on_this_machine or not isinstance(codes, Codes):
         return None

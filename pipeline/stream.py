@@ -26,6 +26,7 @@ from ..storage.errors import DataRefused, StorageError
 from ..storage.growing import SETTLE, open_growing
 from ..storage.objects import LocalObjects
 from ..storage.parts import Parts, without_parts
+from ..storage.places import local
 from ..storage.rounds import load_round
 from ..storage.run import STREAM_FORMAT, RunDirectory, is_stream, newest_manifest
 from ..tasks.protocols import DataInfo, RoundState
@@ -145,6 +146,7 @@ def stream(
     for name, value in (("first_rows", first_rows), ("block_rows", block_rows)):
         if value < 1:
             raise ConfigError(f"expected {name} >= 1, got {value}")
+    source, dest = local(source, "what a stream reads"), local(dest, "a stream")
     growing = _opened(source, vectors, settle, poll if follow else None, should_stop)
     if growing is None:
         return None

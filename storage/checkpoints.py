@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .errors import CorruptObject, IdentityMismatch, ManifestConflict, StorageError
+from .errors import CorruptObject, IdentityMismatch, ManifestConflict, StorageError, StoreUnavailable
 from .faults import NO_FAULTS, Faults
 from .identity import as_json, describe, differences
 from .manifest import FOLDER, Manifest, manifest_key, manifest_rounds
@@ -308,7 +308,8 @@ class Checkpoints:
         message = f"round {number} of {self._path} could not be written: {error}"
         if error.errno in _NO_SPACE:
             message += f"; a round needs up to {n_bytes:,} bytes"
-        return StorageError(f"{message}. The rounds before it are intact; resume the run when this is mended")
+        kind = StoreUnavailable if isinstance(error, StoreUnavailable) else StorageError
+        return kind(f"{message}. The rounds before it are intact; resume the run when this is mended")
 
 
 def _overtaken(path: str, number: int, winner: Manifest) -> ManifestConflict:

@@ -3,28 +3,36 @@
 The folder of unfinished data or codes holds a claim: machine and process of its writer.  A second writer is
 refused as long as the first may be alive; what a dead process of this machine has left is removed, so that
 the same command can simply be given again.
+
+In an object store the claim is made by a conditional put.  There a claim may also say what is going to be
+written; a second writer of just that joins the first one, dead or alive on whatever machine, since both write
+the same bytes under the same names.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import socket
 import uuid
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .documents import read_json
 from .errors import DestinationExists, StorageError
-from .files import make_folder, remove
+from .files import make_folder
+from .files import remove as remove_local
+from .object_paths import ObjectPath
 from .objects import TEMPORARY
 from .paths import sync_folder
+from .places import remove, remove_tree, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from .places import Place
 
 CLAIM = ".writer.json"
 _OWNER: ContextVar[str | None] = ContextVar("owner of claims", default=None)
@@ -44,16 +52,24 @@ def owned_by(owner: str) -> Iterator[None]:
         _OWNER.reset(token)
 
 
-def claim_folder(path: Path) -> None:
-    """Make the folder of something to be written.
+def claim_folder(path: Place, content: str | None = None) -> bool:
+    """Make the folder of something to be written; return whether a writer of the same is joined.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+    content : str, optional
+        Digest of what decides every byte that will be written.
 
     Raises
     ------
     DestinationExists
         If anything is at ``path``, unless it is unfinished and its writer is known to be dead.
     """
+    if isinstance(path, ObjectPath):
+        return _claim_objects(path, content)
     make_folder(path.parent)
-    if os.path.lexists(path):
+    if taken(path):
         _take_over(path)
     staging = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
@@ -62,41 +78,51 @@ def claim_folder(path: Path) -> None:
         staging.rename(path)  # fails if something with content has taken the name meanwhile
     except OSError as error:
         with contextlib.suppress(OSError):
-            remove(staging)
-        if os.path.lexists(path):
+            remove_local(staging)
+        if taken(path):
             raise _exists(path) from error
         raise
+    return False
 
 
-def mark(folder: Path) -> None:
+def mark(folder: Place) -> None:
     """Claim a folder that is this process's own, such as one for scratch files."""
-    claim = {"where": _where(), "pid": os.getpid()}
-    if (owner := _OWNER.get()) is not None:
-        claim["owner"] = owner
-    (folder / CLAIM).write_text(json.dumps(claim))
+    if isinstance(folder, ObjectPath):
+        (folder / CLAIM).put(_claim())
+    else:
+        (folder / CLAIM).write_bytes(_claim())
 
 
-def remove_abandoned(folder: Path, prefix: str) -> None:
+def remove_abandoned(folder: Place, prefix: str) -> None:
     """Remove the claimed folders of dead processes directly below ``folder`` whose names begin so."""
-    for child in sorted(folder.glob(f"{glob.escape(prefix)}*")):
+    children: list[Place] = [child for child in folder.iterdir() if child.name.startswith(prefix)]
+    for child in children:
         if child.is_dir() and not child.is_symlink() and abandoned(child):
             remove(child)
 
 
-def release_folder(path: Path) -> None:
+def release_folder(path: Place) -> None:
     """Take the claim off a folder that is complete but for its marker."""
     (path / CLAIM).unlink(missing_ok=True)
-    sync_folder(path)
+    if not isinstance(path, ObjectPath):
+        sync_folder(path)
 
 
-def abandoned(path: Path) -> bool:
+def abandon(path: Place) -> None:
+    """Remove what this process has begun to write, unless another one has taken it over."""
+    if isinstance(path, ObjectPath):
+        claim = _read(path)
+        ours = (claim.get("where"), claim.get("pid")) == (_where(), os.getpid())
+        if (claim and not ours) or (path / "zarr.json").exists():
+            return
+    remove_tree(path)
+
+
+def abandoned(path: Place) -> bool:
     """Tell whether a folder is unfinished and its writer is no more: dead on this machine, or moved here."""
     if (path / "zarr.json").exists() or not (path / CLAIM).is_file():
         return False
-    try:
-        claim = read_json(path / CLAIM, max_bytes=4096)
-    except (StorageError, OSError):
-        return False
+    claim = _read(path)
     pid = claim.get("pid")
     me = {"where": _where(), "pid": os.getpid()}
     if claim.get("owner") is not None and claim["owner"] == _OWNER.get():
@@ -110,6 +136,43 @@ def abandoned(path: Path) -> bool:
     except PermissionError:
         return False
     return False
+
+
+def _claim(content: str | None = None) -> bytes:
+    claim = {"where": _where(), "pid": os.getpid(), "owner": _OWNER.get(), "content": content}
+    return json.dumps({name: value for name, value in claim.items() if value is not None}).encode()
+
+
+def _read(path: Place) -> dict[str, Any]:
+    """Return a folder's claim, empty if there is none that can be read."""
+    try:
+        return read_json(path / CLAIM, max_bytes=4096)
+    except (StorageError, OSError):
+        return {}
+
+
+def _claim_objects(path: ObjectPath, content: str | None) -> bool:
+    claim, ours = path / CLAIM, _claim(content)
+    if not path.exists():
+        if not claim.create(ours):
+            raise _exists(path)
+        if any(child.name != CLAIM for child in path.iterdir()):  # a writer has come and gone meanwhile
+            claim.unlink()
+            raise _exists(path)
+        return False
+    about, there = claim.about(), _read(path)
+    if about is None or (path / "zarr.json").exists():
+        raise _exists(path)
+    joined = content is not None and there.get("content") == content
+    if not joined and not abandoned(path):
+        raise _exists(path)
+    if not claim.replace_if(about["e_tag"], ours):  # another one was quicker
+        raise _exists(path)
+    if not joined:
+        for item in path.walk():
+            if item["path"] != CLAIM:
+                (path / item["path"]).unlink()
+    return joined
 
 
 def _where() -> str:
@@ -135,10 +198,10 @@ def _take_over(path: Path) -> None:
         with contextlib.suppress(OSError):
             aside.rename(path)
         raise _exists(path)
-    remove(aside)
+    remove_local(aside)
 
 
-def _exists(path: Path) -> DestinationExists:
+def _exists(path: Place) -> DestinationExists:
     unfinished = path.is_dir() and not (path / "zarr.json").exists() and (path / CLAIM).exists()
     what = "is being written, or its writer was killed elsewhere" if unfinished else "exists"
     return DestinationExists(f"{path} {what}; choose another name or remove it")

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .digest import DataDigest
 from .errors import CorruptObject, DataRefused
+from .places import place
 from .readers import MAX_GROUP_BYTES, StoredBlock, row_numbers, row_range, stored_array
 from .run import is_stream
 from .safe import read_group
 from .sealed import check_attributes, sealed_array
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
+
+    from .places import Place
 
 FORMAT_VERSION = 1
 CODES_DTYPES = frozenset({"uint8"})
@@ -54,7 +56,7 @@ class CodesReader:
 class Codes:
     """Finished codes; small and picklable, the rows stay on disk."""
 
-    path: Path
+    path: Place
     n_rows: int
     n_bits: int
     n_active: int | None
@@ -102,7 +104,7 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     CorruptObject
         If they are unfinished or damaged.
     """
-    path = Path(os.path.abspath(path))
+    path = place(path)
     if not path.is_dir():
         raise DataRefused(
             f"{path}: there are no codes; make them with `bitfleet encode RUN DATA {path.name}`"
@@ -147,7 +149,7 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     )
 
 
-def _check_about(about: Mapping[str, Any], path: Path) -> None:
+def _check_about(about: Mapping[str, Any], path: Place) -> None:
     types: dict[str, Any] = {
         "digest": str,
         "model_digest": str,

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
-from .claims import claim_folder, release_folder
+from .claims import abandon, claim_folder, release_folder
 from .codes_reader import ACTIVE_DTYPES, CODES_DTYPES, FORMAT_VERSION, Codes, open_codes
-from .digest import DataDigest
+from .digest import DataDigest, json_digest
 from .errors import CorruptObject
-from .safe import check_array, create_array, sync_tree
+from .places import place, sync, taken
+from .s3 import calling
+from .safe import check_array, create_array, opened
 from .sealed import write_sealed_group
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping
+
+    from .places import Place
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,11 @@ class CodesWriter:
             If it is not exactly one chunk of valid codes.
         """
         self._check(start_row, packed, active)
-        sha256 = _write_chunk(Path(self.path) / "codes", start_row, np.ascontiguousarray(packed))
+        sha256 = _write_chunk(place(self.path) / "codes", start_row, np.ascontiguousarray(packed))
         receipt = {"start": int(start_row), "sha256": sha256}
         if active is not None:
             lists = np.ascontiguousarray(active, dtype="<i4")
-            receipt["sha256_active"] = _write_chunk(Path(self.path) / "active", start_row, lists)
+            receipt["sha256_active"] = _write_chunk(place(self.path) / "active", start_row, lists)
         return receipt
 
     def _check(self, start_row: int, packed: np.ndarray, active: np.ndarray | None) -> None:
@@ -92,13 +93,12 @@ def create_codes(
     with_active: bool = False,
 ) -> CodesWriter:
     """Prepare new codes, valid only after `finish_codes`; `DestinationExists` if anything is at ``path``."""
-    path = Path(os.path.abspath(path))
+    path = place(path)
     if n_rows < 0 or n_bits < 1 or chunk_rows < 1 or (with_active and n_active is None):
         raise ValueError(
             "expected n_rows >= 0, n_bits >= 1, chunk_rows >= 1 and n_active for index lists, got "
             f"n_rows={n_rows}, n_bits={n_bits}, chunk_rows={chunk_rows}, n_active={n_active}"
         )
-    claim_folder(path)
     rows = min(chunk_rows, max(n_rows, 1))
     about = {
         "n_bits": n_bits,
@@ -107,22 +107,24 @@ def create_codes(
         "source_digest": source_digest,
         "has_active": with_active,
     }
+    joined = claim_folder(path, content=json_digest([n_rows, rows, about]))
     try:
-        create_array(
-            path / "codes",
-            (n_rows, -(-n_bits // 8)),
-            np.uint8,
-            chunk_rows=rows,
-            dimension_names=("sample", "byte"),
-            attributes=about,
-        )
-        if with_active and n_active is not None:
+        if not (joined and taken(path / "codes")):
+            create_array(
+                path / "codes",
+                (n_rows, -(-n_bits // 8)),
+                np.uint8,
+                chunk_rows=rows,
+                dimension_names=("sample", "byte"),
+                attributes=about,
+            )
+        if with_active and n_active is not None and not (joined and taken(path / "active")):
             names = ("sample", "active")
             create_array(
                 path / "active", (n_rows, n_active), np.int32, chunk_rows=rows, dimension_names=names
             )
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)  # ours, and of no use
+        abandon(path)  # ours, and of no use
         raise
     return CodesWriter(str(path), n_rows, n_bits, n_active, rows, with_active)
 
@@ -135,7 +137,7 @@ def finish_codes(path: str | os.PathLike[str], chunk_digests: Iterable[Mapping[s
     CorruptObject
         If a chunk has no receipt or is not what its task wrote.
     """
-    path = Path(os.path.abspath(path))
+    path = place(path)
     receipts = {int(receipt["start"]): receipt for receipt in chunk_digests}
     codes = check_array(path / "codes", dtypes=CODES_DTYPES)
     about = codes.layout.attributes
@@ -154,17 +156,17 @@ def finish_codes(path: str | os.PathLike[str], chunk_digests: Iterable[Mapping[s
             raise CorruptObject(f"{path}: rows {start} to {stop} are not what their task wrote; encode again")
         digest.update(rows)
     release_folder(path)
-    sync_tree(path)
+    sync(path)
     head = {"bitfleet_format": "codes", "format_version": FORMAT_VERSION, "digest": digest.hexdigest()}
     write_sealed_group(path, head | about, ["codes"] if active is None else ["codes", "active"])
     return open_codes(path)
 
 
-def _write_chunk(path: Path, start_row: int, rows: np.ndarray) -> str:
-    array = zarr.open_array(str(path), mode="r+", zarr_format=3)
-    # a run-time option, not part of the stored metadata: every opener sets it again
-    array = array.with_config({"write_empty_chunks": True})
-    array[start_row : start_row + len(rows)] = rows
+def _write_chunk(path: Place, start_row: int, rows: np.ndarray) -> str:
+    with calling(path):
+        # a run-time option, not part of the stored metadata: every opener sets it again
+        array = opened(path, "r+").with_config({"write_empty_chunks": True})
+        array[start_row : start_row + len(rows)] = rows
     return _sha256(rows)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +10,18 @@ import numpy as np
 from .digest import DataDigest, json_digest
 from .errors import CorruptObject, DataRefused, UnsafeObject
 from .metadata import ALLOWED
+from .places import place
 from .readers import LABEL_DTYPES, MAX_GROUP_BYTES, DatasetReader, memory_dtype, stored_array
-from .safe import read_group
+from .safe import read_group, zarr_group
 from .sealed import SEALS, SHA256, check_attributes, sealed_array
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     import xarray
 
+    from .places import Place
     from .safe import CheckedArray
 
 FORMAT_VERSION = 1
@@ -35,7 +36,7 @@ class Dataset:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectPath
         Absolute.
     n_rows, n_features : int
     dtype : str
@@ -50,7 +51,7 @@ class Dataset:
         Where the data came from and what was done to it.
     """
 
-    path: Path
+    path: Place
     n_rows: int
     n_features: int
     dtype: str
@@ -90,7 +91,7 @@ class Dataset:
         import xarray
 
         self._vectors(), self._labels()  # checked before xarray looks at them
-        return xarray.open_zarr(str(self.path), consolidated=False, chunks=None)
+        return xarray.open_zarr(**zarr_group(self.path), consolidated=False, chunks=None)
 
     def verify(self) -> None:
         """Read every row and compare with the digest; `CorruptObject` if the content is another."""
@@ -122,7 +123,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     UnsafeObject
         If reading it would need anything outside the white-list.
     """
-    path = Path(os.path.abspath(path))
+    path = place(path)
     if path.is_file():
         raise DataRefused(
             f"{path}: expected a dataset, this is a file; make one with "
@@ -183,7 +184,7 @@ class ContentDigest:
         )
 
 
-def _check_attributes(attributes: dict[str, Any], path: Path) -> dict[str, Any]:
+def _check_attributes(attributes: dict[str, Any], path: Place) -> dict[str, Any]:
     if attributes.get("bitfleet_format") != "dataset":
         raise DataRefused(
             f"{path}: a Zarr group but no dataset of ours; `bitfleet ingest {path.name} NEW.zarr`"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .claims import claim_folder, release_folder
+from .claims import abandon, claim_folder, release_folder
 from .dataset import FORMAT_VERSION, OUR_ATTRIBUTES, ContentDigest, Dataset, open_dataset
 from .errors import DataRefused
+from .places import place, sync
 from .readers import check_vectors_dtype
-from .safe import create_array, sync_tree
+from .s3 import calling
+from .safe import create_array
 from .sealed import write_sealed_group
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
     from typing import Self
 
@@ -69,7 +69,7 @@ class DatasetWriter:
         with_labels: bool = False,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = place(path)
         self.attrs = dict(attrs or {})
         if reserved := sorted(OUR_ATTRIBUTES & set(self.attrs)):
             raise ValueError(f"the attributes {reserved} are set by the writer; choose other names")
@@ -126,7 +126,7 @@ class DatasetWriter:
         if self._pending or not self._arrays:
             self._flush()
         release_folder(self.path)
-        sync_tree(self.path)
+        sync(self.path)
         attributes = {
             "bitfleet_format": "dataset",
             "format_version": FORMAT_VERSION,
@@ -139,7 +139,7 @@ class DatasetWriter:
 
     def abort(self) -> None:
         """Remove what has been written."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        abandon(self.path)
 
     def _checked(
         self, vectors: np.ndarray, labels: np.ndarray | None
@@ -186,8 +186,9 @@ class DatasetWriter:
                     dimension_names=("sample", "feature")[: piece.ndim],
                 )
             array = self._arrays[name]
-            array.resize((self.n_rows + len(piece), *piece.shape[1:]))
-            array[self.n_rows :] = piece
+            with calling(self.path):
+                array.resize((self.n_rows + len(piece), *piece.shape[1:]))
+                array[self.n_rows :] = piece
         self.n_rows += self._pending
         self._pending = 0
 

@@ -9,6 +9,7 @@ reading passes over what is torn, and failing to write is a warning.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -96,13 +97,12 @@ class ObjectEvents:
 
     def read(self) -> list[dict[str, Any]]:
         """Return all events in order of their times; objects that are no event are passed over."""
-        return [
-            event for event in each(self.path, self._event, list(self.path.iterdir())) if event is not None
-        ]
+        found = each(self.path, self._event, list(self.path.iterdir()))
+        return [dict(event) for event in found if event is not None]
 
     def _event(self, path: ObjectPath) -> dict[str, Any] | None:
         try:
-            return _parse(path.read_bytes(_MAX_EVENT_BYTES))
+            return _event_of(path)
         except (FileNotFoundError, CorruptObject):
             return None
 
@@ -199,6 +199,12 @@ def driver_has_ended(run: str | os.PathLike[str]) -> bool:
         return has_ended(beat["process"])
     except (OSError, StorageError, ValueError, LookupError, TypeError):
         return False
+
+
+@functools.lru_cache(maxsize=8192)
+def _event_of(path: ObjectPath) -> dict[str, Any] | None:
+    """Return the event in an object; who follows a run asks for all of them again and again."""
+    return _parse(path.read_bytes(_MAX_EVENT_BYTES))
 
 
 def _line(kind: str, fields: dict[str, Any]) -> bytes:

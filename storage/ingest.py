@@ -18,6 +18,7 @@ from .dataset_writer import DatasetWriter, nonfinite_rows
 from .digest import DataDigest
 from .errors import DataRefused, DestinationExists
 from .formats import detect_format, open_labels, open_source
+from .places import is_remote, place, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +50,7 @@ def ingest(
     Parameters
     ----------
     src : path or sequence of paths
-        npy, npz, IDX (also gzip), fvecs/bvecs/ivecs, HDF5, Parquet or Zarr.
+        npy, npz, IDX (also gzip), fvecs/bvecs/ivecs, HDF5, Parquet or Zarr; of these only Zarr on ``s3://``.
     dest : path
         Must not exist.
     vectors : str, optional
@@ -79,9 +80,9 @@ def ingest(
     """
     _check_choice("nonfinite", nonfinite, ("refuse", "drop"))
     _check_choice("missing", missing, ("refuse", "fill"))
-    if os.path.lexists(dest) and not abandoned(Path(dest)):
+    if taken(place(dest)) and not abandoned(place(dest)):
         raise DestinationExists(f"{dest} exists; choose another name or remove it")
-    paths = [Path(src)] if isinstance(src, str | os.PathLike) else [Path(path) for path in src]
+    paths = [_source(src)] if isinstance(src, str | os.PathLike) else [_source(path) for path in src]
     if not paths:
         raise DataRefused("expected at least one source file, got none")
     files, key = _label_files(labels, paths)
@@ -258,6 +259,11 @@ class _LabelStream:
 
     def _names(self) -> str:
         return ", ".join(str(labels.path) for labels in self.files)
+
+
+def _source(path: PathLike) -> Any:
+    """Return a source's path; Zarr is also read where it is in an object store."""
+    return place(path) if is_remote(path) else Path(path)
 
 
 def _label_files(

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .claims import claim_folder, release_folder
 from .digest import array_digest, canonical_json, json_digest
 from .errors import CorruptObject, DataRefused, DestinationExists, StorageError
 from .files import make_folder, remove
 from .identity import as_json
 from .manifest import check_array_name
 from .metadata import ALLOWED
+from .object_paths import ObjectPath
 from .objects import TEMPORARY
+from .places import each, place, taken
 from .rounds import read_only
 from .safe import (
     MAX_JSON_BYTES,
@@ -35,7 +36,11 @@ from .safe import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
+    from pathlib import Path
+
+    from .places import Place
 
 FORMAT_VERSION = 1
 _ATTRIBUTE = "bitfleet_model"
@@ -66,20 +71,25 @@ def save_model(
     DestinationExists
         If anything is at ``path``; it is left as it was.
     """
-    target = Path(os.path.abspath(path))
+    target = place(path)
     header = as_json(header)
     size = len(canonical_json(header))
     if size > _MAX_HEADER_BYTES:
         raise ValueError(f"expected a header of at most {_MAX_HEADER_BYTES:,} bytes, got {size:,}")
     for name in arrays:
         check_array_name(name)
-    if os.path.lexists(target):
+    digest = model_digest(header, arrays)
+    if isinstance(target, ObjectPath):
+        _save_objects(target, header, arrays, digest)
+        return digest
+    if taken(target):
         raise DestinationExists(f"{target} exists; choose another name or remove it")
     make_folder(target.parent)
     staging = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    digest = model_digest(header, arrays)
     try:
+        staging.mkdir()
         _write(staging, header, arrays, digest)
+        sync_tree(staging)
         _move(staging, target)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -100,7 +110,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     UnsafeObject
         If anything is stored in a way that is not accepted.
     """
-    path = Path(path)
+    path = place(path)
     attributes = read_group(path)
     stored = attributes.get(_ATTRIBUTE)
     if stored is None and (other := attributes.get("bitfleet_format")) in ("dataset", "codes"):
@@ -124,14 +134,34 @@ def load_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     return header, arrays
 
 
-def _write(staging: Path, header: dict[str, Any], arrays: Mapping[str, np.ndarray], digest: str) -> None:
-    staging.mkdir()
+def _save_objects(
+    target: ObjectPath, header: dict[str, Any], arrays: Mapping[str, np.ndarray], digest: str
+) -> None:
+    """Write a model where nothing can be moved: its arrays, and then its document, which only one makes.
+
+    Of a writer of the same model that was killed, or still writes, all is written again: it is the same.
+    """
+    claim_folder(target, content=digest)
+    staging = target.in_memory()
+    _write(staging, header, arrays, digest)
+    marker = "zarr.json"
+
+    def send(name: str) -> None:
+        (target / name).put((staging / name).read_bytes())
+
+    each(target, send, [item["path"] for item in staging.walk() if item["path"] != marker])
+    made = (target / marker).create((staging / marker).read_bytes())
+    release_folder(target)
+    if not made:
+        raise DestinationExists(f"{target} exists; choose another name or remove it")
+
+
+def _write(staging: Place, header: dict[str, Any], arrays: Mapping[str, np.ndarray], digest: str) -> None:
     for name, array in arrays.items():
         write_array(staging / name, array)
     records = {name: {"dtype": a.dtype.name, "shape": list(a.shape)} for name, a in arrays.items()}
     content = {"format_version": FORMAT_VERSION, "header": header, "arrays": records, "digest": digest}
     write_group(staging, {_ATTRIBUTE: content})
-    sync_tree(staging)
 
 
 def _move(staging: Path, target: Path) -> None:
@@ -139,13 +169,13 @@ def _move(staging: Path, target: Path) -> None:
     try:
         staging.rename(target)
     except OSError as error:
-        if os.path.lexists(target):
+        if taken(target):
             raise DestinationExists(f"{target} exists; choose another name or remove it") from error
         raise
     sync_folder(target.parent)
 
 
-def _read(path: Path, name: str, record: Any) -> np.ndarray:
+def _read(path: Place, name: str, record: Any) -> np.ndarray:
     try:
         check_array_name(name)
         dtype, shape = record["dtype"], tuple(record["shape"])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .errors import CorruptObject, StoreUnavailable, UnsafeObject
+from .errors import CorruptObject, StoreRefused, StoreUnavailable
 from .paths import check_relative
-from .s3 import bucket, calling, repeated
+from .s3 import bucket, calling, library, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,17 +47,23 @@ class ObjectPath:
 
         Raises
         ------
+        StoreRefused
+            If it names no bucket, or holds a name and password.
         UnsafeObject
-            If it names no bucket, holds a name and password, or leaves its place by ``..``.
+            If it leaves its place by ``..``.
         """
         name, _, key = address.removeprefix(SCHEME).partition("/")
         if "@" in name or ":" in name:
-            raise UnsafeObject(
+            raise StoreRefused(
                 "expected s3://bucket/key without credentials; give them by the environment (AWS_…)"
             )
         if not name:
-            raise UnsafeObject(f"expected s3://bucket/key, got {address!r}")
+            raise StoreRefused(f"expected s3://bucket/key, got {address!r}")
         return cls(name, key.strip("/"))
+
+    def in_memory(self) -> ObjectPath:
+        """Return a place of the same name in this process's memory, empty."""
+        return ObjectPath(self.bucket, self.key, library().store.MemoryStore())
 
     @property
     def store(self) -> Any:
@@ -118,7 +124,7 @@ class ObjectPath:
 
     def about(self) -> dict[str, Any] | None:
         """Return ``size``, ``e_tag`` and ``last_modified`` of the object, None if there is none."""
-        import obstore
+        obstore = library()
 
         try:
             return dict(repeated(lambda: obstore.head(self.store, self.key), self))
@@ -127,7 +133,7 @@ class ObjectPath:
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yield what lies directly in it."""
-        import obstore
+        obstore = library()
 
         found = repeated(lambda: obstore.list_with_delimiter(self.store, self.key or None), self)
         keys = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
@@ -153,7 +159,7 @@ class ObjectPath:
 
     def read_range(self, start: int, stop: int) -> bytes:
         """Return bytes ``start`` to ``stop``, all of which must be there."""
-        import obstore
+        obstore = library()
 
         if stop <= start:
             return b""
@@ -166,14 +172,13 @@ class ObjectPath:
         what is there already is ours if it is what we wrote.  Whoever must tell apart writers of equal bytes
         puts a write id into them.
         """
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
+        obstore = library()
 
         def put() -> bool:
             try:
                 with calling(self):
                     obstore.put(self.store, self.key, data, mode="create")
-            except AlreadyExistsError:
+            except obstore.exceptions.AlreadyExistsError:
                 return self._holds(data)
             return True
 
@@ -181,21 +186,20 @@ class ObjectPath:
 
     def put(self, data: bytes) -> None:
         """Make ``data`` the object's content, whatever was there."""
-        import obstore
+        obstore = library()
 
         repeated(lambda: obstore.put(self.store, self.key, data), self)
 
     def replace_if(self, e_tag: str, data: bytes) -> bool:
         """Make ``data`` the content unless it has changed since it had this ``e_tag``."""
-        import obstore
-        from obstore.exceptions import PreconditionError
+        obstore = library()
 
         def put() -> bool:
             try:
                 with calling(self):
                     obstore.put(self.store, self.key, data, mode={"e_tag": e_tag})
-            except PreconditionError:
-                return self._holds(data)
+            except obstore.exceptions.PreconditionError:
+                return self.is_file() and self.read_bytes() == data
             return True
 
         try:
@@ -205,13 +209,13 @@ class ObjectPath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object; one that is gone is no error."""
-        import obstore
+        obstore = library()
 
         repeated(lambda: obstore.delete(self.store, self.key), self)
 
     def remove_tree(self) -> None:
         """Delete the object and all that lie in it."""
-        import obstore
+        obstore = library()
 
         keys = [f"{self.key}/{item['path']}" if self.key else item["path"] for item in self.walk()]
         if self.key:
@@ -228,7 +232,7 @@ class ObjectPath:
             raise StoreUnavailable(f"{self}: the object store could not decide between two writers") from None
 
     def _read(self, max_bytes: int | None) -> bytes:
-        import obstore
+        obstore = library()
 
         answer = obstore.get(self.store, self.key)
         if max_bytes is not None and answer.meta["size"] > max_bytes:
@@ -236,7 +240,7 @@ class ObjectPath:
         return bytes(answer.bytes())
 
     def _listed(self, chunk_size: int = 1000) -> Any:
-        import obstore
+        obstore = library()
 
         return obstore.list(self.store, self.key or None, chunk_size=chunk_size)
 

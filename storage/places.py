@@ -12,10 +12,11 @@ import tempfile
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from .errors import CorruptObject, UnsafeObject
+from .errors import CorruptObject, StoreRefused
 from .files import make_folder as make_local_folder
 from .files import open_file
 from .files import remove as remove_local
@@ -30,6 +31,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_MAX_TOKEN_BYTES = 64
 _AT_ONCE = 16  # requests to an object store: each waits, none computes
 
 
@@ -40,7 +42,7 @@ def place(path: PathLike) -> Place:
 
     Raises
     ------
-    UnsafeObject
+    StoreRefused
         If it is an address of another kind, or holds credentials.
     """
     if isinstance(path, ObjectPath):
@@ -51,7 +53,7 @@ def place(path: PathLike) -> Place:
     if not isinstance(path, str) and text.startswith("s3:/"):
         return ObjectPath.parse(SCHEME + text.removeprefix("s3:/"))
     if "://" in text:
-        raise UnsafeObject(f"expected a path or s3://bucket/prefix, got {text.partition('://')[0]}://…")
+        raise StoreRefused(f"expected a path or s3://bucket/prefix, got {text.partition('://')[0]}://…")
     return Path(os.path.abspath(text))
 
 
@@ -63,11 +65,18 @@ def is_remote(path: object) -> bool:
 
 
 def local(path: PathLike, what: str) -> Path:
-    """Return a path of this machine; `UnsafeObject` saying that ``what`` has to be one."""
+    """Return a path of this machine; `StoreRefused` saying that ``what`` has to be one."""
     found = place(path)
     if isinstance(found, ObjectPath):
-        raise UnsafeObject(f"{found}: {what} must be on a file system, not in an object store")
+        raise StoreRefused(f"{found}: {what} must be on a file system, not in an object store")
     return found
+
+
+def inside(path: Place, folder: Place) -> str | None:
+    """Return the name of ``path`` from ``folder`` on, None if it does not lie in it."""
+    if isinstance(path, ObjectPath) != isinstance(folder, ObjectPath):
+        return None
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else None  # type: ignore[arg-type]
 
 
 def make_folder(path: Place) -> None:
@@ -155,7 +164,7 @@ def version(path: Place) -> Any:
 
 
 @contextmanager
-def scratch_folder(beside: Place | None = None, prefix: str = "bitfleet-") -> Iterator[Place]:
+def temporary_place(beside: Place | None = None, prefix: str = "bitfleet-") -> Iterator[Place]:
     """Yield an empty place that is removed in the end: in ``beside``, or in this machine's own folder."""
     if not isinstance(beside, ObjectPath):
         with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as name:
@@ -166,6 +175,29 @@ def scratch_folder(beside: Place | None = None, prefix: str = "bitfleet-") -> It
         yield scratch
     finally:
         scratch.remove_tree()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Reads a token where it runs: who cannot, does not see the place."""
+
+    path: str
+
+    def __call__(self) -> str:
+        """Return the token."""
+        return read_object(place(self.path), _MAX_TOKEN_BYTES).decode()
+
+    @classmethod
+    @contextmanager
+    def written(cls, folder: ObjectPath) -> Iterator[tuple[Probe, str]]:
+        """Yield a probe and the token that it is to read in ``folder``; both are gone in the end."""
+        token = uuid.uuid4().hex
+        path = folder / f".probe-{token}"
+        path.put(token.encode())
+        try:
+            yield cls(str(path)), token
+        finally:
+            path.unlink()
 
 
 def _absent(path: ObjectPath) -> CorruptObject:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import CorruptObject, DataRefused
 from .metadata import ALLOWED
+from .places import place, version
 from .safe import read_group
 from .sealed import check_attributes, sealed_array
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Hashable
 
     from .safe import CheckedArray
 
@@ -166,24 +167,23 @@ def stored_array(
         If reading it would need anything outside the white-list.
     """
     try:
-        stat = (Path(path) / "zarr.json").stat()
+        now = version(place(path) / "zarr.json")
     except (FileNotFoundError, NotADirectoryError):
         raise CorruptObject(f"{path}: gone or unfinished, its zarr.json is missing") from None
-    return _open(str(path), digest, name, dtypes, (stat.st_mtime_ns, stat.st_ino, stat.st_size))
+    return _open(str(path), digest, name, dtypes, now)
 
 
 @functools.lru_cache(maxsize=32)
-def _open(
-    path: str, digest: str, name: str, dtypes: frozenset[str], version: tuple[int, int, int]
-) -> CheckedArray:
-    attributes = read_group(path, max_bytes=MAX_GROUP_BYTES)
+def _open(path: str, digest: str, name: str, dtypes: frozenset[str], version: Hashable) -> CheckedArray:
+    folder = place(path)
+    attributes = read_group(folder, max_bytes=MAX_GROUP_BYTES)
     found = attributes.get("digest")
     if found != digest:
         raise CorruptObject(
             f"{path}: expected the content with digest {digest[:12]}, another is there ({found!s:.12})"
         )
-    check_attributes(Path(path), attributes)
-    return sealed_array(Path(path), attributes, name, dtypes)
+    check_attributes(folder, attributes)
+    return sealed_array(folder, attributes, name, dtypes)
 
 
 def row_range(address: Any, n_rows: int) -> tuple[int, int]:

@@ -29,8 +29,12 @@ CONNECT_TIMEOUT = timedelta(seconds=10)
 REQUEST_TIMEOUT = timedelta(seconds=120)  # also of a whole chunk on a slow line
 MAX_RETRIES = 10  # of one request, with growing pauses, for 5xx, dropped connections and timeouts
 RETRY_TIMEOUT = timedelta(seconds=180)
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=15)
 AGAIN = (0.2, 1.0, 3.0)  # seconds before a call is made anew whose answer broke off
 
+_ANSWERS = ("AlreadyExistsError", "PreconditionError", "NotModifiedError", "NotFoundError")
+_TOKENS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
+_WORTH_WAITING = ("408", "409", "429")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -46,6 +50,15 @@ def bucket(name: str) -> Any:
     """
     about = sorted((key, value) for key, value in os.environ.items() if key.upper().startswith("AWS_"))
     return _client(name, hashlib.sha256(repr(about).encode()).hexdigest())
+
+
+def library() -> Any:
+    """Return the module obstore; `ImportError` saying how to get it if it is not installed."""
+    try:
+        import obstore
+    except ImportError:
+        raise ImportError("s3:// needs obstore; install it with: pip install 'bitfleet[s3]'") from None
+    return obstore
 
 
 @contextmanager
@@ -73,21 +86,21 @@ def repeated(call: Callable[[], _T], where: object) -> _T:
 
 @functools.lru_cache(maxsize=16)
 def _client(name: str, environment: str) -> Any:
-    try:
-        from obstore.store import S3Store
-    except ImportError:
-        raise ImportError("s3:// needs obstore; install it with: pip install 'bitfleet[s3]'") from None
     endpoint = next((os.environ[key] for key in _ENDPOINTS if os.environ.get(key)), None)
     insecure = _check_endpoint(endpoint)
     given: dict[str, Any] = {} if endpoint is None else {"endpoint": endpoint}
-    return S3Store(
+    return library().store.S3Store(
         name,
         client_options={
             "allow_http": insecure,
             "connect_timeout": CONNECT_TIMEOUT,
             "timeout": REQUEST_TIMEOUT,
         },
-        retry_config={"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT},
+        retry_config={
+            "max_retries": MAX_RETRIES,
+            "retry_timeout": RETRY_TIMEOUT,
+            "backoff": {"init_backoff": FIRST_PAUSE, "base": 2, "max_backoff": LONGEST_PAUSE},
+        },
         **given,
     )
 
@@ -123,22 +136,20 @@ def _told(error: Exception, where: object) -> Exception | None:
     """Return our error for one of the client's, None if it is none of these."""
     text = str(error)
     code = found[1] if (found := re.search(r"<Code>(\w+)</Code>", text)) else ""
-    if isinstance(error, FileNotFoundError):
-        if code == "NoSuchBucket":
-            return StoreRefused(f"{where}: there is no such bucket; make it first, or mend the address")
-        return None
-    if not type(error).__module__.startswith("obstore"):
-        return None
+    if code == "NoSuchBucket":
+        return StoreRefused(f"{where}: there is no such bucket; make it first, or mend the address")
     kind = type(error).__name__
-    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return StoreRefused(
-            f"{where}: the object store refuses access ({code or kind.removesuffix('Error')}); check "
-            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION where this ran"
-        )
-    if kind in ("AlreadyExistsError", "PreconditionError", "NotModifiedError"):
+    if not type(error).__module__.startswith("obstore") or kind in _ANSWERS:
         return None
     status = found[1].strip() if (found := re.search(r"status code: (\d+[\w ]*)", text)) else ""
     reason = " ".join(part for part in (status, code) if part) or _reason(text)
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in _TOKENS:
+        return StoreRefused(
+            f"{where}: the object store refuses access ({reason}); check AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION where this ran"
+        )
+    if status.startswith("4") and status[:3] not in _WORTH_WAITING:
+        return StoreRefused(f"{where}: the object store refuses what was asked ({reason})")
     return StoreUnavailable(f"{where}: the object store did not do what was asked ({reason})")
 
 

@@ -81,11 +81,9 @@ class S3Objects:
 
     def stage(self, prefix: str) -> ObjectPath:
         """Return a place in memory; what is written there is for `seal`."""
-        from obstore.store import MemoryStore
-
         if prefix in self._staged or self.path(prefix).is_dir():
             raise FileExistsError(f"{self.path(prefix)} exists")
-        self._staged[prefix] = ObjectPath(self.root.bucket, self.path(prefix).key, MemoryStore())
+        self._staged[prefix] = self.path(prefix).in_memory()
         return self._staged[prefix]
 
     def seal(self, prefix: str) -> tuple[ObjectRecord, ...]:
@@ -102,9 +100,7 @@ class S3Objects:
 
     def fetch(self, prefix: str, records: Sequence[ObjectRecord]) -> ObjectPath:
         """Return a place in memory that holds the recorded objects below ``prefix``, each checked."""
-        from obstore.store import MemoryStore
-
-        fetched = ObjectPath(self.root.bucket, self.root.key, MemoryStore())
+        fetched = self.root.in_memory()
 
         def bring(record: ObjectRecord) -> None:
             (fetched / record.path).put(self._checked(record))

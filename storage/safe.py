@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import zarr
+import zarr.storage
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from .chunks import check_chunks, require_chunks
@@ -150,6 +151,13 @@ def _zarr_store(path: Place, *, read_only: bool) -> Any:
     return (
         ArrayStore(path.store, path.key, read_only=read_only) if isinstance(path, ObjectPath) else str(path)
     )
+
+
+def zarr_group(path: Place) -> dict[str, Any]:
+    """Return what Zarr's readers of groups take: ``store``, and ``group`` in an object store."""
+    if isinstance(path, ObjectPath):
+        return {"store": zarr.storage.ObjectStore(path.store, read_only=True), "group": path.key}
+    return {"store": str(path)}
 
 
 def write_array(

@@ -95,6 +95,7 @@ def s3(s3_endpoint, monkeypatch, caplog) -> Iterator[ObjectPath]:
         monkeypatch.setenv(key, value)
     bucket = ObjectPath(name)
     yield bucket
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     assert SECRET not in caplog.text
     for item in bucket.walk():
         assert SECRET.encode() not in (bucket / item["path"]).read_bytes()

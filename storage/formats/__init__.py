@@ -7,6 +7,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from ..errors import DataRefused
+from ..places import is_remote
 from . import hdf5, idx, npy, npz, parquet, vecs, zarr
 from .source import Labels, Source
 
@@ -87,6 +88,10 @@ def detect_format(path: Path) -> str:
         raise DataRefused(f"{path}: is a folder without Zarr metadata; give its files instead")
     if not path.is_file():
         raise DataRefused(f"{path}: there is no such file")
+    if is_remote(path):
+        raise DataRefused(
+            f"{path}: of object stores only Zarr is read; copy this file here and ingest the copy"
+        )
     kind = _SUFFIXES.get(path.suffix.lower())
     if kind is not None and kind != "zarr":
         return kind

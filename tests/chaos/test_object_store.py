@@ -1,0 +1,92 @@
+"""A whole job on `s3://` with Dask: killed, resumed elsewhere, and the same bits as on a disk."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import bitfleet as bf
+import numpy as np
+import pytest
+from bitfleet.cluster.errors import PathNotShared
+from bitfleet.pipeline.inspection import verify_path
+from bitfleet.storage.claims import CLAIM
+from bitfleet.storage.errors import IdentityMismatch
+from bitfleet.storage.rounds import read_chain
+from bitfleet.storage.run import status
+from bitfleet.storage.s3_objects import objects_at
+from chaos_cases import PLAN, method_of
+
+SEEN = r"2 of 2 workers cannot read what .* s3://.*plain http.*the variables AWS_"
+
+
+@pytest.fixture
+def workers(s3, clusters):
+    """Two workers with the credentials in their environment, where they are looked for."""
+    client = clusters(2)
+    names = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    client.run(exec, f"import os; os.environ.update({names!r})")
+    yield client
+    client.run(exec, f"import os; [os.environ.pop(name, None) for name in {sorted(names)!r}]")
+
+
+def command(data, run, client, case):
+    name, params = method_of(case)
+    given = [word for key, value in params.items() for word in ("--set", f"{key}={value}")]
+    plan = ["--block-rows", PLAN["block_rows"], "--fan-in", PLAN["fan_in"], "--seed", PLAN.get("seed", 0)]
+    return ["train", data, run, "--method", name, *given, *plan, "--scheduler", client.scheduler.address]
+
+
+def test_a_driver_killed_on_its_way_is_resumed_to_the_bits_of_a_local_run(
+    cli, s3, workers, data, undisturbed, tmp_path
+):
+    stored, run = s3 / "data/x.zarr", s3 / "runs/posh"
+    assert bf.ingest(data, stored).digest == bf.open_dataset(data).digest
+    driver = cli.start(*command(stored, run, workers, "posh"))
+    deadline = time.monotonic() + 90
+    while not (run / "manifests/00000001.json").exists():
+        assert driver.poll() is None, driver.communicate()
+        assert time.monotonic() < deadline
+    driver.kill()
+    driver.communicate()
+    before = len(read_chain(objects_at(run)))
+    found = status(run)
+    assert (found["state"], found["round"]) == ("interrupted", before - 1)
+
+    model = bf.resume(str(run), scheduler=workers)
+    codes = bf.encode(model, str(stored), str(s3 / "codes.zarr"), scheduler=workers)
+    assert (model.digest, codes.digest) == undisturbed("posh")
+    chain = read_chain(objects_at(run))
+    assert [manifest.round for manifest in chain] == list(range(len(chain)))
+    assert len(chain) > before
+    assert len({manifest.driver["pid"] for manifest in chain}) == 2
+    assert status(run)["state"] == "finished"
+    assert verify_path(run) == []
+    found = bf.evaluate(model, str(stored), str(stored), ["recall10@100"], scheduler=workers)
+    expected = bf.evaluate(undisturbed_model(data, tmp_path), data, data, ["recall10@100"])
+    assert float(found["value"][0]) == float(expected["value"][0])
+    left = {item["path"].split("/")[0] for item in s3.walk()}
+    assert left == {"data", "runs", "codes.zarr"}  # no scratch folders
+    assert not any(item["path"].endswith((CLAIM, ".tmp")) for item in s3.walk())
+
+
+def undisturbed_model(data, tmp_path):
+    name, params = method_of("posh")
+    return bf.train(data, tmp_path / "run", name, **PLAN, **params)
+
+
+def test_a_worker_that_cannot_reach_the_store_is_named(s3, workers, data):
+    workers.run(exec, "import os; os.environ['AWS_ENDPOINT_URL'] = 'http://192.0.2.1:9000'")
+    with pytest.raises(PathNotShared, match=SEEN):
+        bf.train(data, str(s3 / "run"), "lsh", n_bits=8, scheduler=workers)
+
+
+def test_arrays_are_kept_with_the_run(s3, workers):
+    rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
+    est = bf.LSH(n_bits=16, random_state=0).fit(rows, scheduler=workers, checkpoint=str(s3 / "run"))
+    alone = bf.LSH(n_bits=16, random_state=0).fit(rows)
+    assert est.model_.digest == alone.model_.digest
+    assert bf.open_dataset(str(s3 / "run/data.zarr")).n_rows == 200
+    assert bf.load(str(s3 / "run")).digest == est.model_.digest
+    with pytest.raises(IdentityMismatch, match="seed"):
+        bf.LSH(n_bits=16, random_state=1).fit(rows, scheduler=workers, checkpoint=str(s3 / "run"))
