@@ -11,6 +11,7 @@ import numpy as np
 
 from ..storage import models
 from ..storage.errors import CorruptObject, StorageError
+from ..storage.places import Place, place
 from ..storage.safe import read_group
 from ..tasks.active import ActiveDistances
 from ..tasks.decoder import Decoder
@@ -204,7 +205,7 @@ class ActiveIndex:
             return distances, ids
         return rescored(ids, wanted, rescore, queries, None, metric=self.metric)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Place:
         """Write the index to ``path``, which must not exist yet; `ActiveIndex.open` reads it."""
         decoder = self._distances.decoder
         arrays = {"rows": self.rows, "mean": decoder.front.mean, "matrix": decoder.matrix}
@@ -220,7 +221,7 @@ class ActiveIndex:
             "model_digest": self._digest,
         }
         models.save_model(path, header, arrays)
-        return Path(path)
+        return place(path)
 
     @classmethod
     def open(
@@ -321,10 +322,10 @@ class ActiveIndex:
 
 def is_index(path: Any) -> bool:
     """Tell whether this is the path of an `ActiveIndex`; `ActiveIndex.open` says whether it is whole."""
-    if not isinstance(path, str | os.PathLike) or not (Path(path) / "zarr.json").is_file():
+    if not isinstance(path, str | os.PathLike) or not (place(path) / "zarr.json").is_file():
         return False
     try:
-        found: Any = read_group(Path(path)).get("bitfleet_model")
+        found: Any = read_group(path).get("bitfleet_model")
         return bool(found["header"]["format"] == FORMAT)
     except (StorageError, TypeError, KeyError):
         return False

@@ -32,6 +32,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _MAX_TOKEN_BYTES = 64
+_SCHEMES = ("gs", "gcs", "az", "abfs", "abfss", "http", "https", "hdfs", "file", "memory")
 _AT_ONCE = 16  # requests to an object store: each waits, none computes
 
 
@@ -52,8 +53,9 @@ def place(path: PathLike) -> Place:
         return ObjectPath.parse(text)
     if not isinstance(path, str) and text.startswith("s3:/"):
         return ObjectPath.parse(SCHEME + text.removeprefix("s3:/"))
-    if "://" in text:
-        raise StoreRefused(f"expected a path or s3://bucket/prefix, got {text.partition('://')[0]}://…")
+    scheme, colon, _ = text.partition(":/")  # of two slashes `pathlib` leaves one
+    if colon and (text.startswith(f"{scheme}://") or scheme in _SCHEMES):
+        raise StoreRefused(f"expected a path or s3://bucket/prefix, got {scheme}://…")
     return Path(os.path.abspath(text))
 
 
