@@ -32,22 +32,21 @@ from ..gram import sketch_for
 from ..online import OnlineCoder
 from ..procrustes import random_orthonormal
 from ..protocols import Block, DataInfo, RoundState
-from ..random import check_seed, stream
+from ..random import stream
 from .base import data_info, integer
 from .checks import check_choice, check_count
-from .ssbc_sums import AUTO, AffinitySketch, GatherSample, OnlinePass, describe, unpack_coder
+from .sampled import SampledMethod
+from .ssbc_sums import AUTO, AffinitySketch, OnlinePass, describe, unpack_coder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..gram import Sketch
-    from ..protocols import Accumulator, Arrays, BlockAddress, JSONScalar, LeafPlan
+    from ..protocols import Accumulator, Arrays, JSONScalar, LeafPlan
 
 _LEAST_SAMPLE = 1000  # rows from which sigma and the mean are taken
 
 
 @dataclass(frozen=True)
-class SSBC:
+class SSBC(SampledMethod):
     """Signs of the leading directions of Gaussian affinities to anchors.
 
     Parameters
@@ -113,49 +112,8 @@ class SSBC:
                 f"most; got n_anchors={self.n_anchors}"
             )
 
-    @property
-    def min_leaves(self) -> int:
-        """One leaf will do."""
-        return 1
-
-    def needs_covariance(self, info: DataInfo) -> bool:
-        """Say no."""
-        return False
-
-    def start(self, info: DataInfo, seed: int, moments: Arrays | None = None) -> RoundState:
-        """Return round 0; ``moments`` have no effect.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows or no features.
-        """
-        if info.n_rows < 1 or info.n_features < 1:
-            raise ValueError(
-                f"{self.name} expects at least one row of at least one feature, "
-                f"got {info.n_rows} rows of {info.n_features} features"
-            )
-        scalars: dict[str, JSONScalar] = {
-            "phase": "sample",
-            "seed": check_seed(seed),
-            "n_rows": int(info.n_rows),
-            "n_features": int(info.n_features),
-            "dtype": info.dtype,
-        }
-        return RoundState(0, {}, scalars)
-
-    def blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
-        """Return the leaves that hold sampled rows, then all."""
-        if state.scalars["phase"] != "sample":
-            return plan.leaves()
-        chosen = np.unique(self._sample(state)[1] // plan.block_rows)
-        return [plan.leaf(i) for i in chosen.tolist()]
-
-    def accumulator(self, state: RoundState) -> Accumulator:
-        """Gather the sampled rows, or sketch affinities."""
-        if state.scalars["phase"] == "sample":
-            info = data_info(state)
-            return GatherSample(self._sample(state)[1], info.n_features, info.dtype)
+    def train_accumulator(self, state: RoundState) -> Accumulator:
+        """Sketch affinities, or code the rows one after the other."""
         if self.mode == "online":
             return OnlinePass(self.coder(state))
         return AffinitySketch(affinities_of(state), self._sketch_size, self._buffer_size, self.sketch_dtype)
@@ -163,8 +121,8 @@ class SSBC:
     def advance(self, state: RoundState, summary: Arrays) -> RoundState:
         """Take anchors, sigma and mean from the sample, or directions from the sketch."""
         if state.scalars["phase"] == "sample":
-            anchors, everything = self._sample(state)
-            is_anchor = np.isin(everything, anchors)
+            anchors = np.sort(self._drawn_first(state)[: self.n_anchors])
+            is_anchor = np.isin(self.sampled(state), anchors)
             arrays, scalars = describe(
                 summary["rows"], is_anchor, self.sigma, center=self.center, multiple=self.auto
             )
@@ -181,18 +139,13 @@ class SSBC:
             return self.coded(state, coder, state.round + 1)
         return self.finished(state, self.new_sketch(len(state.arrays["anchors"]), summary), state.round + 1)
 
-    def done(self, state: RoundState) -> bool:
-        """Tell whether there are directions."""
-        return state.scalars["phase"] == "done"
-
     def rounds(self, state: RoundState, plan: LeafPlan) -> int:
         """Return how many rounds there are: one for the sample, one for the sketch."""
         return 2 if self.sketch_rows == "all" else 1
 
     def encoder(self, state: RoundState) -> AffinityEncoder:
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        self.check_done(state)
         return AffinityEncoder(affinities_of(state), state.arrays["weights"])
 
     def begun(self, rows: np.ndarray, seed: int) -> RoundState:
@@ -260,12 +213,16 @@ class SSBC:
         """Rows that a sketch holds in memory: as many for a small one as for the default."""
         return max(2 * self._sketch_size, 4 * (self.n_bits + self.drop_first))
 
-    def _sample(self, state: RoundState) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the anchors and of all sampled rows, both ascending."""
+    def sampled(self, state: RoundState) -> np.ndarray:
+        """Return the numbers of the sampled rows, ascending; the first that were drawn are the anchors."""
+        return np.sort(self._drawn_first(state))
+
+    def _drawn_first(self, state: RoundState) -> np.ndarray:
+        """Return the numbers of the sampled rows in the order in which they are drawn."""
         n = data_info(state).n_rows
         rng = stream(integer(state, "seed"), "ssbc.sample")
-        drawn = rng.choice(n, min(n, max(self.n_anchors, _LEAST_SAMPLE)), replace=False).astype(np.int64)
-        return np.sort(drawn[: self.n_anchors]), np.sort(drawn)
+        drawn = rng.choice(n, min(n, max(self.n_anchors, _LEAST_SAMPLE)), replace=False)
+        return drawn.astype(np.int64)
 
 
 def affinities_of(state: RoundState) -> Affinities:
