@@ -39,7 +39,7 @@ def first_and_later(case: str) -> list[Any]:
         addresses = method.blocks(state, LeafPlan(40, 8))
         some = [np.array(a.rows) for a in addresses if isinstance(a, RowIndices)]  # a sum of these alone
         rows = np.concatenate(some) if some else np.arange(40)
-        block: Any = Block(rows, X[rows])
+        block: Any = Block(rows, X[rows], rows % 3 - 1)
         assert addresses
         if getattr(accumulator, "pairwise", False):  # tested with its method: takes pairs of blocks
             block = (block, block)
@@ -65,7 +65,7 @@ def three_blocks(draw: st.DrawFn) -> list[Block]:
         size = draw(st.integers(0, 6))
         vectors = (rng.normal(size=(size, FEATURES)) * rng.choice([0, 1, 100], (size, 1))).astype(dtype)
         vectors.setflags(write=False)
-        parts.append(Block(np.arange(size), vectors))
+        parts.append(Block(np.arange(size), vectors, np.arange(size) % 3 - 1))
     return parts
 
 
@@ -115,6 +115,9 @@ def test_a_leaf_is_a_function_of_its_block(name: str, blocks: list[Block]) -> No
     aligned = np.empty(blocks[0].vectors.nbytes + 8, np.uint8)[4:-4]
     moved = aligned.view(blocks[0].vectors.dtype).reshape(blocks[0].vectors.shape)
     moved[:] = blocks[0].vectors
-    once, again = leaf(accumulator, blocks[0]), leaf(accumulator, Block(blocks[0].rows, moved))
+    once, again = (
+        leaf(accumulator, blocks[0]),
+        leaf(accumulator, Block(blocks[0].rows, moved, blocks[0].labels)),
+    )
     for key, value in once.items():
         assert value.tobytes() == again[key].tobytes()
