@@ -126,12 +126,12 @@ def evaluate(
         Path, typer.Argument(help="The data set of queries.", metavar="QUERIES", parser=address)
     ],
     metrics: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
             help="With commas between: map@N, map_min@N, precision@N, recallK@R, overlap_map@K, kendall@K, "
-            "gap@K."
+            "gap@K; by default of labels and neighbours, of neighbours alone where there are no labels."
         ),
-    ] = "map@1000,recall10@100",
+    ] = None,
     codes: Annotated[
         Path | None, typer.Option(help="Codes of DATA, if they are made already.", parser=address)
     ] = None,
@@ -143,6 +143,16 @@ def evaluate(
         Optional[int],  # noqa: UP045
         typer.Option(min=1, help="Refine so many times the items by a decoder (see fit-decoder)."),
     ] = None,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="Keep the real numbers of the queries.")
+    ] = False,
+    rescore: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Order so many times the items by their vectors."),
+    ] = None,
+    distance: Annotated[
+        str, typer.Option("--distance", "--metric", help='Of vectors: "euclidean" or "cosine".')
+    ] = "euclidean",
 ) -> dict[str, Any]:
     """Measure how well codes retrieve labelled rows and true neighbours; a run keeps the result.
 
@@ -154,11 +164,14 @@ def evaluate(
         run,
         data,
         queries,
-        tuple(metrics.split(",")),
+        None if metrics is None else tuple(metrics.split(",")),
         codes=codes,
         where=place(scheduler, workers, insecure),
         seed=seed,
+        distance=distance,
         refine=refine,
+        asymmetric=asymmetric,
+        rescore=rescore,
     )
     output.table({entry["name"]: entry["value"] for entry in result["metrics"]})
     return result

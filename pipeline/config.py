@@ -17,7 +17,15 @@ import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ..tasks import registry
 from .config_cluster import ClusterTable, Table
@@ -58,18 +66,28 @@ class EncodeTable(Table):
 class EvaluateTable(Table):
     """``[evaluate]``: metrics over queries; ``data`` (what is searched) defaults to the encoded data.
 
+    Without ``metrics`` those of labels and neighbours, or of neighbours alone where there are no labels.
     With ``refine``, a decoder is fitted to the training data and kept in the run, as ``decoder.zarr``.
     """
 
     queries: str
-    metrics: tuple[str, ...] = Field(default=("map@1000", "recall10@100"), strict=False, min_length=1)
+    metrics: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
     data: str | None = None
     refine: int | None = Field(default=None, ge=1)
+    asymmetric: bool = False
+    rescore: int | None = Field(default=None, ge=1)
+    distance: Literal["euclidean", "cosine"] = "euclidean"
 
     @field_validator("metrics", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_order(self) -> EvaluateTable:
+        if self.refine is not None and self.rescore is not None:
+            raise ValueError("expected refine (by a decoder) or rescore (by the vectors), got both")
+        return self
 
 
 class Job(Table):

@@ -27,7 +27,7 @@ from ..tasks.protocols import LeafPlan
 from .evaluate_inputs import check_fit, codes_of, folder_for, opened, rows_of
 from .model import ModelLike, as_model
 from .neighbors import BlockSearch
-from .refine import check_refinement, rank
+from .ranking import check_ways, rank
 
 if TYPE_CHECKING:
     import os
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from .arrays import Vectors
     from .evaluate_inputs import Rows
     from .model import Model
-    from .refine import Ranking, Refinement
+    from .ranking import Ranking, Ways
 
 DEFAULT_METRICS = ("map@1000", "precision@1000", "recall10@100")
+DEFAULT_WITHOUT_LABELS = ("recall10@10", "recall10@100")
 SHOWN = 10  # retrieved items that the result keeps for every query
 TIE_RULE = "equal distances in the order of a Philox number addressed by (seed, row), then by row"
 
@@ -55,7 +56,7 @@ def evaluate(
     model: ModelLike,
     data: Vectors,
     queries: Vectors,
-    metrics: str | Iterable[str] = DEFAULT_METRICS,
+    metrics: str | Iterable[str] | None = None,
     *,
     codes: Codes | str | os.PathLike[str] | None = None,
     scheduler: Any = None,
@@ -64,6 +65,8 @@ def evaluate(
     distance: str = "euclidean",
     refine: int | None = None,
     n_sbiht: int = 0,
+    asymmetric: bool = False,
+    rescore: int | None = None,
 ) -> xarray.Dataset:
     """Measure how well a model's codes retrieve rows of ``data`` for ``queries``.
 
@@ -77,7 +80,8 @@ def evaluate(
         What is searched.
     queries : like data, shape (q, d)
         What is looked for.
-    metrics : str or iterable of str
+    metrics : str or iterable of str, optional
+        By default `DEFAULT_METRICS`, or `DEFAULT_WITHOUT_LABELS` where data or queries have no labels.
         ``map@n``, ``map_min@n``, ``precision@n`` (these need labels), ``recallK@R``, ``recall@R`` (K = 10),
         ``overlap_map@k``, ``kendall@k``, ``gap@k`` (see `bitfleet.tasks.metrics`).
     codes : Codes or path, optional
@@ -89,20 +93,25 @@ def evaluate(
     seed : int
         Orders equal distances.
     distance : str
-        ``"euclidean"`` or ``"cosine"``: what makes true neighbours.
+        ``"euclidean"`` or ``"cosine"``: what makes true neighbours, and what ``rescore`` orders by.
     refine : int, optional
         Candidate refinement: for a metric over the first n items, take the ``refine * n`` nearest codes and
         order them by the distance of the query to the vectors that they stand for.  The model needs a
         decoder (`bitfleet.fit_decoder`).
     n_sbiht : int, default 0
         With ``refine``, of sparse codes: decode by so many steps of Algorithm 4 of the POSH paper.
+    asymmetric : bool
+        Rank codes as `bitfleet.search` does with ``asymmetric=True``: by the queries' projections.
+    rescore : int, optional
+        For a metric over the first n items, take the ``rescore * n`` nearest codes and order them by the
+        distance of their vectors, as `bitfleet.search` does with ``rescore=`` and ``oversample=``.
 
     Returns
     -------
     xarray.Dataset
         ``value (metric)`` with its ``standard_error (metric)`` over queries, ``per_query (metric, query)``,
-        and the first items retrieved: ``retrieved (query, rank)`` row numbers, ``hamming (query, rank)``
-        (with ``refine`` those of the metric over most items).
+        and the first items retrieved: ``retrieved (query, rank)`` row numbers, ``hamming (query, rank)``,
+        or ``asymmetric_distance`` (with ``refine`` or ``rescore`` those of the metric over most items).
         The attributes hold each metric's definition, the tie rule, and the digests of model and data.
 
     Raises
@@ -110,9 +119,12 @@ def evaluate(
     ValueError
         If a metric is unknown (all are listed), sizes do not fit, or labels are missing that a metric needs.
     """
-    asked = parse_metrics(metrics)
     model = as_model(model)
-    refinement = check_refinement(model, refine, n_sbiht)
+    asked = None if metrics is None else parse_metrics(metrics)
+    ways = check_ways(
+        model, asked or (), distance=distance, asymmetric=asymmetric, refine=refine, n_sbiht=n_sbiht,
+        rescore=rescore,
+    )  # fmt: skip
     with (
         temporary_place(folder_for(model, scheduler)) as scratch,
         opened(executor, scheduler, scratch) as chosen,
@@ -120,12 +132,19 @@ def evaluate(
         in_process = isinstance(chosen, SerialExecutor)
         database = rows_of(data, "data", scratch, in_process=in_process)
         probes = rows_of(queries, "queries", scratch, in_process=True)
+        if asked is None:
+            labelled = database.labels is not None and probes.labels is not None
+            asked = parse_metrics(default_metrics(labelled=labelled))
         check_fit(model, database, probes, asked)
         stored = None if codes is None else codes_of(codes, model, database)
         search = BlockSearch(model, database.reader, chosen, seed, stored, None if in_process else scratch)
-        found = _measure(search, database, probes, asked, distance, refinement)
-    result = _result(found, asked, model, database, probes, seed=seed, distance=distance)
-    return result if refinement is None else result.assign_attrs(refinement.attributes())
+        found = _measure(search, database, probes, asked, ways)
+    return _result(found, asked, model, database, probes, seed=seed, ways=ways)
+
+
+def default_metrics(*, labelled: bool) -> tuple[str, ...]:
+    """Return what is measured where nobody says what."""
+    return DEFAULT_METRICS if labelled else DEFAULT_WITHOUT_LABELS
 
 
 @dataclass(frozen=True)
@@ -134,7 +153,7 @@ class _Found:
 
     per_query: np.ndarray
     retrieved: np.ndarray
-    hamming: np.ndarray
+    measured: np.ndarray
 
 
 def _measure(
@@ -142,27 +161,26 @@ def _measure(
     database: Rows,
     queries: Rows,
     asked: tuple[Metric, ...],
-    distance: str,
-    refinement: Refinement | None,
+    ways: Ways,
 ) -> _Found:
     n_rows = database.reader.n_rows
     depth = min(max([SHOWN, *(metric.cutoff for metric in asked if metric.retrieves)]), n_rows)
     neighbors = min(max(metric.neighbors for metric in asked), n_rows)
-    held = max(min(depth * (refinement.factor if refinement else 1), n_rows), neighbors)
+    held = max(min(depth * ways.factor, n_rows), neighbors)
     batches = LeafPlan(queries.reader.n_rows, max(1, _HELD // held)).leaves()
-    values, retrieved, hamming = [], [], []
+    values, retrieved, measured = [], [], []
     for batch in batches:
         vectors = queries.reader.read(batch).vectors
-        ranking = rank(search, vectors, depth, refinement)
-        true = search.by_vector(vectors, neighbors, distance) if neighbors else None
+        ranking = rank(search, vectors, depth, ways)
+        true = search.by_vector(vectors, neighbors, ways.distance) if neighbors else None
         places = None
         if true is not None and any(metric.needs_codes for metric in asked):
             places = search.by_neighbor(vectors, true["id"])
         labels = None if queries.labels is None else queries.labels[batch.start : batch.stop]
         values.append(_values(asked, ranking, true, places, labels, database.labels))
         retrieved.append(ranking.first("id", depth)[:, :SHOWN])
-        hamming.append(ranking.first("distance", depth)[:, :SHOWN])
-    return _Found(np.concatenate(values, axis=1), np.concatenate(retrieved), np.concatenate(hamming))
+        measured.append(ranking.first("distance", depth)[:, :SHOWN])
+    return _Found(np.concatenate(values, axis=1), np.concatenate(retrieved), np.concatenate(measured))
 
 
 def _values(
@@ -220,7 +238,7 @@ def _result(
     queries: Rows,
     *,
     seed: int,
-    distance: str,
+    ways: Ways,
 ) -> xarray.Dataset:
     import xarray
 
@@ -235,7 +253,7 @@ def _result(
         "n_queries": n_queries,
         "seed": seed,
         "ties": TIE_RULE,
-        "true_neighbors": f"{distance} distance",
+        "true_neighbors": f"{ways.distance} distance",
     }
     return xarray.Dataset(
         {
@@ -243,12 +261,14 @@ def _result(
             "standard_error": ("metric", spread / np.sqrt(n_queries)),
             "per_query": (("metric", "query"), found.per_query),
             "retrieved": (("query", "rank"), found.retrieved),
-            "hamming": (("query", "rank"), found.hamming),
+            ways.measure: (("query", "rank"), found.measured),
         },
         coords={
             "metric": [metric.name for metric in asked],
             "query": np.arange(n_queries),
             "rank": np.arange(1, found.retrieved.shape[1] + 1),
         },
-        attrs=attrs | {metric.name: metric.definition(_SPELLED[distance]) for metric in asked},
+        attrs=attrs
+        | {metric.name: metric.definition(_SPELLED[ways.distance]) for metric in asked}
+        | ways.attributes(),
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ..tasks.asymmetric import NearestProjections
 from ..tasks.leaves import base_rows
 from ..tasks.neighbor_codes import NeighborCodes
 from ..tasks.protocols import LeafPlan, RoundState
 from ..tasks.refine import DecodedDistances, refinement_state
 from ..tasks.search import NearestCodes, NearestVectors
 from .model import HeldState, Model, ModelReference
+from .rescore import true_distances
+from .search import projections
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..storage.codes import Codes
     from ..storage.places import Place
     from ..tasks.protocols import Arrays, BlockReader, Executor, Program, StateReference
@@ -48,25 +51,49 @@ class BlockSearch:
     codes: Codes | None = None
     scratch: Place | None = None
 
-    def by_code(self, queries: np.ndarray, k: int) -> dict[str, np.ndarray]:
+    def by_code(self, queries: np.ndarray, k: int, *, asymmetric: bool = False) -> dict[str, np.ndarray]:
         """Return the k nearest codes of each query.
 
         Parameters
         ----------
         queries : ndarray of float, shape (q, d)
         k : int
+        asymmetric : bool
+            By the queries' projections instead of their codes.
 
         Returns
         -------
         dict
-            ``distance`` int32 and ``id`` int64, shape (q, min(k, n)), nearest first.
+            ``distance`` int32 (float64 if asymmetric) and ``id`` int64, shape (q, min(k, n)), nearest first.
         """
+        if asymmetric:
+            return self._by_projection(queries, k)
         arrays = {"query_codes": self.model.encoder().encode(queries)}
         if self.codes is None:
             program = NearestCodes(k, self.seed, self.model.method)
             return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)
         program = NearestCodes(k, self.seed, n_active=self.codes.n_active)
         return self._reduce(program, self.codes.reader(), self.codes.chunk_rows, arrays)
+
+    def _by_projection(self, queries: np.ndarray, k: int) -> dict[str, np.ndarray]:
+        arrays = {"query_projections": projections(self.model, queries)}
+        if self.codes is None:
+            program = NearestProjections(k, self.seed, self.model.method)
+            return self._reduce(program, self.reader, base_rows(self.reader.n_features), arrays)
+        program = NearestProjections(k, self.seed)
+        return self._reduce(program, self.codes.reader(), self.codes.chunk_rows, arrays)
+
+    def by_original(self, queries: np.ndarray, candidates: np.ndarray, distance: str) -> np.ndarray:
+        """Return the place of each query's candidates by the distance of the vectors themselves, (q, c).
+
+        Equally near ones stay in their order.  Vectors are read in this process.
+        """
+        found, fine = true_distances(candidates, self.reader, queries, distance)
+        given = np.broadcast_to(np.arange(candidates.shape[1]), candidates.shape)
+        order = np.lexsort((given, fine, found), axis=1)
+        places = np.empty_like(order)
+        np.put_along_axis(places, order, given, axis=1)
+        return places
 
     def by_vector(self, queries: np.ndarray, k: int, distance: str = "euclidean") -> dict[str, np.ndarray]:
         """Return the k nearest vectors of each query; like `by_code`, with ``distance`` float64, squared."""

@@ -1,11 +1,9 @@
-"""Candidate refinement: decoders fitted to a model's codes, and lists re-ordered by what codes stand for."""
+"""Candidate refinement: decoders fitted to a model's codes, and what an evaluation wants of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ..cluster.serial import SerialExecutor
 from ..cluster.threads import one_blas_thread
@@ -14,7 +12,7 @@ from ..storage.places import temporary_place
 from ..tasks.decoder import DecoderSums, fit, space_of
 from ..tasks.leaves import base_rows
 from ..tasks.protocols import LeafPlan
-from ..tasks.refine import refined_order, thresholding_of
+from ..tasks.refine import thresholding_of
 from .errors import ConfigError
 from .evaluate_inputs import folder_for, opened, rows_of
 from .model import Model, ModelLike, as_model
@@ -22,7 +20,6 @@ from .model import Model, ModelLike, as_model
 if TYPE_CHECKING:
     from ..tasks.protocols import Executor
     from .arrays import Vectors
-    from .neighbors import BlockSearch
 
 
 def fit_decoder(
@@ -118,29 +115,6 @@ class Refinement:
             "n_sbiht": self.n_sbiht,
             "refinement": f"of n items the {self.factor}n nearest codes, ordered {ordered}",
         }
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What a batch of queries retrieved: lists of candidates and, refined, their distances when decoded."""
-
-    found: dict[str, np.ndarray]
-    decoded: np.ndarray | None = None
-    factor: int = 1
-
-    def first(self, name: str, n: int) -> np.ndarray:
-        """Return ``"id"`` or ``"distance"`` (Hamming) of the first n items, shape (q, n)."""
-        if self.decoded is None:
-            return self.found[name][:, :n]
-        return np.take_along_axis(self.found[name], refined_order(self.decoded, n, self.factor), axis=1)
-
-
-def rank(search: BlockSearch, queries: np.ndarray, n: int, refinement: Refinement | None) -> Ranking:
-    """Search the n best of each query, refined or as they come."""
-    if refinement is None:
-        return Ranking(search.by_code(queries, n))
-    found = search.by_code(queries, n * refinement.factor)
-    return Ranking(found, search.by_decoder(queries, found["id"], refinement.n_sbiht), refinement.factor)
 
 
 def check_refinement(model: Model, factor: int | None, n_sbiht: int) -> Refinement | None:

@@ -83,10 +83,13 @@ class Pictures:
 
 def _items(shown: Mapping[str, Any], database: Pictures, wanted: int | None) -> list[html.Markup]:
     items = []
-    for row, distance in zip(shown["retrieved"], shown["hamming"], strict=True):
+    what, distances = "Hamming distance", shown.get("hamming")
+    if distances is None:
+        what, distances = "asymmetric distance", shown["asymmetric_distance"]
+    for row, distance in zip(shown["retrieved"], distances, strict=True):
         label = database.label(row)
         verdict = None if wanted is None or label is None else label == wanted
-        title = f"row {row}, Hamming distance {distance}"
+        title = f"row {row}, {what} {distance:g}"
         items.append(html.retrieved_item(database.caption(row), verdict, database.image(row), title))
     return items
 

@@ -109,9 +109,10 @@ def _shown(result: xarray.Dataset, labels: np.ndarray | None) -> list[dict[str, 
         chosen = np.arange(result.sizes["query"])
     else:
         _, chosen = np.unique(labels, return_index=True)
-    retrieved, hamming = result["retrieved"].values, result["hamming"].values
+    measure = "hamming" if "hamming" in result else "asymmetric_distance"
+    retrieved, measured = result["retrieved"].values, result[measure].values
     return [
-        {"query": int(q), "retrieved": retrieved[q].tolist(), "hamming": hamming[q].tolist()}
+        {"query": int(q), "retrieved": retrieved[q].tolist(), measure: measured[q].tolist()}
         for q in chosen[:_QUERIES_SHOWN]
     ]
 

@@ -20,7 +20,7 @@ from . import runs
 from .api import encode_into
 from .arrays import as_dataset
 from .errors import Interrupted, one_line
-from .evaluate import evaluate
+from .evaluate import default_metrics, evaluate
 from .executors import SERIAL, Where, joined
 from .model import Model, load
 from .opening import Run, prepare
@@ -121,12 +121,15 @@ def evaluate_run(
     model: str | os.PathLike[str],
     data: Dataset | str | os.PathLike[str],
     queries: Dataset | str | os.PathLike[str],
-    metrics: Sequence[str],
+    metrics: Sequence[str] | None,
     *,
     codes: Codes | str | os.PathLike[str] | None = None,
     where: Where = SERIAL,
     seed: int = 0,
+    distance: str = "euclidean",
     refine: int | None = None,
+    asymmetric: bool = False,
+    rescore: int | None = None,
     keep_in: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run or model; of a run, or in the run ``keep_in``, keep the result in ``results.json``.
@@ -145,7 +148,10 @@ def evaluate_run(
         codes=codes,
         scheduler=None if where.in_process else where,
         seed=seed,
+        distance=distance,
         refine=refine,
+        asymmetric=asymmetric,
+        rescore=rescore,
     )
     keep_in = model if keep_in is None else keep_in
     if RunDirectory.exists(keep_in) and not is_stream(keep_in):
@@ -182,21 +188,33 @@ def _evaluated(
         model = _with_decoder(job, model, place)
         evaluated = str(model.path)
     kept = read_results(job.run.path) or {}
-    found = tuple(kept.get(key) for key in ("model", "data", "queries", "seed", "refine"))
-    if found == (model.digest, data.digest, queries.digest, job.run.seed, table.refine):
+    asked = table.metrics or default_metrics(labelled=data.has_labels and queries.has_labels)
+    options = {"refine": table.refine, "asymmetric": table.asymmetric, "rescore": table.rescore}
+    wanted = {
+        "model": model.digest,
+        "data": data.digest,
+        "queries": queries.digest,
+        "seed": job.run.seed,
+        "true_neighbors": f"{table.distance} distance",
+        **{key: value or None for key, value in options.items()},
+    }
+    if all(kept.get(key) == value for key, value in wanted.items()):
         metrics: list[dict[str, Any]] = kept["metrics"]
-        if [entry["name"] for entry in metrics] == list(table.metrics):
+        if [entry["name"] for entry in metrics] == list(asked):
             return metrics
     usable = codes is not None and codes.source_digest == data.digest
     return evaluate_run(
         evaluated,
         data,
         queries,
-        table.metrics,
+        asked,
         codes=codes if usable else None,
         where=place(),
         seed=job.run.seed,
+        distance=table.distance,
         refine=table.refine,
+        asymmetric=table.asymmetric,
+        rescore=table.rescore,
         keep_in=job.run.path,
     )["metrics"]
 

@@ -14,6 +14,7 @@ from ..storage.codes import Codes
 from ..storage.places import temporary_place
 from ..storage.run import is_stream
 from ..tasks.asymmetric import NearestProjections
+from ..tasks.encode import ProjectionEncoder
 from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
 from .active_index import ActiveIndex, is_index
@@ -171,8 +172,8 @@ def projections(model: ModelLike, vectors: Any) -> np.ndarray:
     >>> bool(((bf.projections(itq, X) >= 0) == itq.transform(X)).all())
     True
     """
-    encoder: Any = as_model(model).encoder()
-    if not hasattr(encoder, "projection") or encoder.n_active is not None:
+    encoder = as_model(model).encoder()
+    if not isinstance(encoder, ProjectionEncoder) or encoder.n_active is not None:
         raise ConfigError("the codes of this model are not signs of projections: search without asymmetric=")
     return (np.asarray(vectors, np.float64) - encoder.mean) @ encoder.projection
 

@@ -19,7 +19,9 @@ from .kernels.weighted import nearest_weighted
 from .search import Nearest, tie_keys
 
 if TYPE_CHECKING:
-    from .protocols import Block, RoundState
+    from collections.abc import Callable
+
+    from .protocols import Block, Method, RoundState
     from .search import TopK
 
 
@@ -34,30 +36,45 @@ class NearestProjections:
     k : int
     seed : int or None
         Orders equal distances; None: by row number.
+    method: Method, optional
+        Blocks hold vectors, which its encoder turns into codes; without it they are packed codes.
     """
 
     k: int
     seed: int | None = None
+    method: Method | None = None
 
     def accumulator(self, state: RoundState) -> NearestProjectionsAccumulator:
-        """Build the accumulator from the queries in ``state``."""
-        return NearestProjectionsAccumulator(state.arrays["query_projections"], self.k, self.seed)
+        """Build the accumulator from the queries (and the encoder) in ``state``."""
+        encode = None if self.method is None else self.method.encoder(state).encode
+        return NearestProjectionsAccumulator(state.arrays["query_projections"], self.k, self.seed, encode)
 
 
 class NearestProjectionsAccumulator(Nearest):
-    """The k codes nearest to each query's projections (q, n_bits); blocks hold packed codes."""
+    """The k codes nearest to each query's projections (q, n_bits).
+
+    Blocks hold packed codes, or vectors that ``encode`` turns into codes.
+    """
 
     dtype = np.float64
 
-    def __init__(self, projections: np.ndarray, k: int, seed: int | None) -> None:
+    def __init__(
+        self,
+        projections: np.ndarray,
+        k: int,
+        seed: int | None,
+        encode: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
         super().__init__(len(projections), k, seed)
         self._projections = projections
+        self._encode = encode
 
     def _rank(self, block: Block) -> TopK:
+        codes = block.vectors if self._encode is None else self._encode(block.vectors)
         ties = tie_keys(self.seed, block.rows)
         order = np.lexsort((block.rows, ties))
         k = min(self.k, len(order))
-        distance, places = nearest_to_projections(self._projections, block.vectors[order], k)
+        distance, places = nearest_to_projections(self._projections, codes[order], k)
         chosen = order[places]
         return {"distance": distance, "tie": ties[chosen], "id": block.rows[chosen]}
 

@@ -93,6 +93,17 @@ def test_the_whole_way(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert repeated.json["metrics"][0]["value"] == values["map@100"]
     assert "does not keep this evaluation" in caplog.text
     (data / "run" / "results.json").rmdir()
+    better = cli(
+        "evaluate", data / "run", data / "x.zarr", data / "q.zarr", "--metrics", "recall10@10", "--json",
+        "--asymmetric", "--rescore", "3", "--metric", "cosine",
+    ).json  # fmt: skip
+    same = bf.evaluate(
+        data / "run", data / "x.zarr", data / "q.zarr", "recall10@10", asymmetric=True, rescore=3,
+        distance="cosine",
+    )  # fmt: skip
+    assert better["metrics"][0]["value"] == float(same["value"][0])
+    assert (better["asymmetric"], better["rescore"], better["true_neighbors"]) == (True, 3, "cosine distance")
+    assert cli("report", data / "run", "--json").json["report"].endswith("report.html")
     status = cli("status", data / "run", "--json").json
     assert (status["state"], status["round"], status["rounds"]) == ("finished", 4, 4)
     assert set(status["metrics"]) == {"loss", "loss_codes"}
@@ -299,6 +310,12 @@ def test_a_job_file_is_a_whole_run(data: Path) -> None:
     assert first["codes"] == bf.open_codes(data / "codes.zarr").digest
     assert set(first["metrics"]) == {"map@100", "recall10@100"}
     assert (data / "runs" / "a" / "report.html").exists()
+    assert cli("run", data / "job.toml", "--json").json == first
+    other = ["--set", "evaluate.asymmetric=true", "--set", "evaluate.rescore=2"]
+    found = cli("run", data / "job.toml", "--json", *other).json["metrics"]
+    assert found["recall10@100"] > first["metrics"]["recall10@100"]
+    both = ["--set", "evaluate.refine=2", "--set", "evaluate.rescore=2"]
+    assert "got both" in cli("run", data / "job.toml", *both, code=2).stderr
     assert cli("run", data / "job.toml", "--json").json == first
     assert cli("report", data / "runs" / "a", "--json").json["report"] == first["report"]
     cli("run", data / "job.toml", "--set", "method.n_bits=9", code=4)

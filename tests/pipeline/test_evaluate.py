@@ -9,10 +9,13 @@ import pytest
 import xarray
 from bitfleet.pipeline.api import encode_into
 from bitfleet.pipeline.config import build_method
-from bitfleet.pipeline.evaluate import evaluate
+from bitfleet.pipeline.errors import ConfigError
+from bitfleet.pipeline.evaluate import DEFAULT_METRICS, evaluate
 from bitfleet.pipeline.executors import SERIAL, Where
 from bitfleet.pipeline.fitting import fit_in_memory
+from bitfleet.pipeline.search import projections
 from bitfleet.storage.datasets import Dataset, DatasetWriter
+from bitfleet.tasks.asymmetric import asymmetric_distances
 from bitfleet.tasks.search import tie_keys
 from scipy.spatial.distance import cdist
 from scipy.stats import kendalltau
@@ -52,13 +55,13 @@ def stored(path: Path, rows: tuple[np.ndarray, np.ndarray], chunk_rows: int = 64
     return writer.close()
 
 
+def unpacked(model: Model, vectors: np.ndarray) -> np.ndarray:
+    return np.unpackbits(model.encode(vectors), axis=1, bitorder="little", count=model.n_bits)
+
+
 def ranking(model: Model, database: np.ndarray, queries: np.ndarray, seed: int) -> np.ndarray:
     """All rows by (Hamming distance, tie, row), from unpacked codes."""
-    bits = [
-        np.unpackbits(model.encode(x), axis=1, bitorder="little", count=model.n_bits)
-        for x in (queries, database)
-    ]
-    distances = cdist(*bits, "cityblock")
+    distances = cdist(unpacked(model, queries), unpacked(model, database), "cityblock")
     ties = np.broadcast_to(tie_keys(seed, np.arange(len(database))), distances.shape)
     rows = np.broadcast_to(np.arange(len(database)), distances.shape)
     return np.lexsort((rows, ties, distances), axis=1)
@@ -243,3 +246,75 @@ def test_neighbor_metrics_equal_scipy_and_loops(
     np.testing.assert_array_equal(workers.per_query, found.per_query)
     with pytest.raises(ValueError, match="500 rows"):
         evaluate(model, rows, queries, "gap@500")
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_asymmetric_and_rescored_rankings_equal_brute_force(
+    split: tuple, tmp_path: Path, distance: str
+) -> None:
+    (database, labels), (queries, wanted) = split
+    model = fit_in_memory(database, build_method("itq", {"n_bits": 10}), 3, tmp_path)
+    away = asymmetric_distances(projections(model, queries), unpacked(model, database))
+    ties = np.broadcast_to(tie_keys(5, np.arange(500)), away.shape)
+    near = {
+        True: np.lexsort((ties, away), axis=1),
+        False: ranking(model, database, queries, 5),
+    }
+    true = cdist(queries.astype(float), database.astype(float), distance)
+    truly = np.argsort(true, axis=1, kind="stable")
+    for asymmetric, factor in ((True, None), (True, 3), (False, 3)):
+        result = evaluate(
+            model, *split, "recall5@10,precision@20", seed=5, distance=distance, asymmetric=asymmetric,
+            rescore=factor,
+        )  # fmt: skip
+        order = near[asymmetric]
+        for name, n in (("recall5@10", 10), ("precision@20", 20)):
+            first = order[:, :n]
+            if factor:
+                candidates = order[:, : n * factor]
+                better = np.take_along_axis(true, candidates, axis=1).argsort(axis=1, kind="stable")
+                first = np.take_along_axis(candidates, better[:, :n], axis=1)
+            expected = (
+                [len(set(t) & set(f)) / 5 for t, f in zip(truly[:, :5], first, strict=True)]
+                if name.startswith("recall")
+                else (labels[first] == wanted[:, None]).mean(axis=1)
+            )
+            assert result["per_query"].sel(metric=name).values == pytest.approx(expected), (asymmetric, name)
+        assert result.attrs.get("rescore") == factor
+        assert ("hamming" in result) != asymmetric
+
+
+def test_asymmetric_evaluation_does_not_depend_on_storage(
+    split: tuple, tmp_path: Path, local_client: Client
+) -> None:
+    database, queries = stored(tmp_path / "a.zarr", split[0]), stored(tmp_path / "b.zarr", split[1], 33)
+    model = fit_in_memory(split[0][0], build_method("itq", {"n_bits": 10}), 3, tmp_path)
+    codes = encode_into(model, database, tmp_path / "codes.zarr", SERIAL)
+    options: dict = {"seed": 1, "asymmetric": True, "rescore": 2}
+    expected = evaluate(model, database, queries, ALL, **options)
+    assert evaluate(model, database, queries, ALL, codes=codes, **options).identical(expected)
+    on_workers = evaluate(model, database, queries, ALL, scheduler=local_client.scheduler.address, **options)
+    assert on_workers.identical(expected)
+
+
+def test_what_cannot_be_ranked_so(split: tuple, model: Model, tmp_path: Path) -> None:
+    for options, message in (
+        ({"rescore": 0}, "rescore to be an integer >= 1"),
+        ({"rescore": 2, "refine": 2}, "got both"),
+        ({"distance": "manhattan"}, "distance to be one of euclidean, cosine"),
+        ({"rescore": 2, "metrics": "overlap_map@5"}, "compare Hamming distances"),
+        ({"asymmetric": True, "metrics": "map@5,kendall@5"}, "kendall@5 compare Hamming distances"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            evaluate(model, *split, **options)  # type: ignore[arg-type]
+    hash_of_arcs = fit_in_memory(split[0][0], build_method("spectral_hashing", {"n_bits": 8}), 3, tmp_path)
+    with pytest.raises(ConfigError, match="not signs of projections"):
+        evaluate(hash_of_arcs, *split, asymmetric=True)
+
+
+def test_without_labels_neighbours_are_measured(split: tuple, model: Model) -> None:
+    (database, _), (queries, _) = split
+    assert list(evaluate(model, *split)["metric"].values) == list(DEFAULT_METRICS)
+    for given in ((database, queries), (split[0], queries), (database, split[1])):
+        found = evaluate(model, *given)
+        assert list(found["metric"].values) == ["recall10@10", "recall10@100"]

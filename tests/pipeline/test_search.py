@@ -367,6 +367,9 @@ def test_asymmetric_search_of_stored_codes(stored: dict[str, Any], clusters: Cal
         bf.search(codes, asked, 15, asymmetric=True, scheduler=clusters(2)),
     ):
         assert_found(found, expected)
+    arcs = bf.SpectralHashing(n_bits=8).fit(np.eye(9))
+    with pytest.raises(bf.ConfigError, match="not signs of projections"):
+        bf.projections(arcs, np.eye(9))
     with pytest.raises(bf.ConfigError, match="not signs of projections"):
         bf.search(
             stored["folder"] / "sparse-codes.zarr",
