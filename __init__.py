@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
     from .pipeline.stream import Streamed, open_stream, stream
+    from .pipeline.sweep import sweep
     from .pipeline.weighted_hamming import weighted_hamming
     from .storage.codes import Codes, open_codes
     from .storage.datasets import Dataset, DatasetWriter
@@ -137,6 +138,7 @@ __all__ = [
     "spherical_hamming",
     "stream",
     "submit",
+    "sweep",
     "train",
     "unpack_active",
     "weighted_hamming",
@@ -170,6 +172,7 @@ _HOME = {
     ".pipeline.search": ("projections", "search"),
     ".pipeline.once": ("encode_once",),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
+    ".pipeline.sweep": ("sweep",),
     ".pipeline.spherical_hamming": ("spherical_hamming",),
     ".pipeline.weighted_hamming": ("weighted_hamming",),
     ".pipeline.errors": ("ConfigError", "DistortionWarning", "JobFailed"),

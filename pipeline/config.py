@@ -169,16 +169,29 @@ def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Jo
     ConfigError
         For a syntax error, an unknown key, a wrong type or a missing table; the message names the key.
     """
-    path = Path(path)
+    content, folder, name = read_toml(path, "a job file")
+    return _job(content, overrides, name, folder)
+
+
+def read_toml(
+    source: str | os.PathLike[str] | Mapping[str, Any], what: str = "a file"
+) -> tuple[dict[str, Any], Path, str]:
+    """Return what a TOML file holds, the folder of its relative paths, and what to call it in messages.
+
+    Tables as a file would hold them may be given instead; their paths are relative to this folder.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return copy.deepcopy(dict(source)), Path.cwd(), "what was given"
+    path = Path(source)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"expected a job file, but {path} does not exist") from None
+        raise ConfigError(f"expected {what}, but {path} does not exist") from None
     except IsADirectoryError:
-        raise ConfigError(f"expected a job file (TOML), but {path} is a folder") from None
+        raise ConfigError(f"expected {what} (TOML), but {path} is a folder") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    return _job(content, overrides, str(path), path.resolve().parent)
+    return content, path.resolve().parent, str(path)
 
 
 def as_job(
@@ -187,7 +200,8 @@ def as_job(
     """Return the job in a file, or of tables as a file would hold them (paths relative to this folder)."""
     if isinstance(job, str | os.PathLike):
         return load_job(Path(job), overrides)
-    return _job(copy.deepcopy(dict(job)), overrides, "the job", Path.cwd())
+    content, folder, _name = read_toml(job)
+    return _job(content, overrides, "the job", folder)
 
 
 def method_names() -> list[str]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..storage.datasets import Dataset
 
 # matplotlib draws in these colours; in the page they become the theme's
-_INK, _LINE, _FAINT = "#010203", "#040506", "#070809"
-_THEME = {_INK: "var(--ink)", _LINE: "var(--accent)", _FAINT: "var(--line)"}
+INK, LINE, FAINT = "#010203", "#040506", "#070809"
+_THEME = {INK: "var(--ink)", LINE: "var(--accent)", FAINT: "var(--line)"}
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ def curve_svg(curve: Curve) -> str | None:
         return None
     style: dict[str, Any] = {
         "svg.fonttype": "none", "svg.hashsalt": f"{curve.label} {curve.name}",
-        "font.size": 10, "text.color": _INK,
-        "axes.labelcolor": _INK, "axes.edgecolor": _FAINT, "xtick.color": _INK, "ytick.color": _INK,
+        "font.size": 10, "text.color": INK,
+        "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK,
     }  # fmt: skip
     with rc_context(style):
         figure = Figure(figsize=(4.6, 2.7), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
-        axes.plot(curve.rounds, curve.values, color=_LINE, linewidth=1.8, marker="o", markersize=3)
+        axes.plot(curve.rounds, curve.values, color=LINE, linewidth=1.8, marker="o", markersize=3)
         axes.set_xlabel("round")
         axes.set_ylabel(curve.name)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-        axes.grid(color=_FAINT, linewidth=0.6)
+        axes.grid(color=FAINT, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _inline(text.getvalue())
+    return inline(text.getvalue())
 
 
 def png_uri(image: np.ndarray) -> str:
@@ -96,7 +96,7 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
 
 
-def _inline(svg: str) -> str:
+def inline(svg: str) -> str:
     """Keep the drawing alone: the page decides size, font and colours, and no name is used twice in it."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style\b.*?</style>", "", svg, flags=re.DOTALL)

@@ -82,4 +82,4 @@ def wait_for_round(run: Path, number: int, process: subprocess.Popen) -> None:
         assert process.poll() is None, process.communicate()
         return (run / f"manifests/{number:08d}.json").exists()
 
-    wait_until(reached, f"round {number}")
+    wait_until(reached, f"round {number}", 200)

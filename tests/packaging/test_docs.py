@@ -13,6 +13,7 @@ import pytest
 import typer
 from bitfleet.pipeline.cli import app
 from bitfleet.pipeline.config import load_job
+from bitfleet.pipeline.config_sweep import load_sweep
 from bitfleet.tasks.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,12 +81,13 @@ def test_the_five_lines_give_what_they_say(workplace):
 @having("toml")
 def test_job_files_are_valid(page, tmp_path):
     for text in blocks(page, "toml"):
+        read = load_sweep if text.startswith("[sweep]") else load_job
         job = tmp_path / "job.toml"
         job.write_text(text, "utf-8")
-        load_job(job)
+        read(job)
         # what is commented out is offered to the reader, so it has to be valid, too
         job.write_text(re.sub(r"^# (?=\w+ = )", "", text, flags=re.M), "utf-8")
-        load_job(job)
+        read(job)
 
 
 @having("sh", "bash", "console")

@@ -1,0 +1,129 @@
+"""Sweeps: many methods, code lengths, seeds and data sets compared, cell by cell.
+
+Each cell is one task.  What is done is kept, so a sweep goes on after any interruption and computes only what
+is missing when its file grows; cells that cannot be computed are named and do not stop the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..cluster.errors import ClusterError
+from ..cluster.pool import as_done
+from . import sweep_result
+from .config_sweep import load_sweep
+from .errors import one_line
+from .executors import Where, choose, joined
+from .report_sweep import write_sweep_report
+from .sweep_cells import WORK, Cell, cells_of, compute_cell, read_cell
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    import xarray
+
+RESULT, REPORT = "result.zarr", "report.html"
+
+
+def sweep(
+    job: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    scheduler: Any = None,
+    note: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> xarray.Dataset:
+    """Compare methods × code lengths × seeds × data sets.
+
+    Parameters
+    ----------
+    job : path or mapping
+        A sweep file (TOML), or what one holds, as tables.
+    scheduler : None, str or distributed.Client
+        Where the cells are computed, each in one thread; by default what the sweep says.
+    note : callable, optional
+        Told each cell that is done.
+    should_stop : callable, optional
+        Asked between cells; if it says so, what is done is kept and KeyboardInterrupt raised.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions data, method, n_bits, seed (select with a mapping, ``table.sel({"method": "itq"})``: as a
+        keyword ``method`` is xarray's); a variable for each metric and cost, with units and definitions.
+        Attributes: ``recommendations`` (sentences) and ``failed`` (cells that could not be computed, and
+        why).  It is kept as ``result.zarr`` in the sweep's folder, beside ``report.html``.
+
+    Raises
+    ------
+    ConfigError
+        If the sweep cannot be computed as it stands.
+    ClusterLost
+        If the cluster is lost; the cells that are done are kept.
+    """
+    plan = load_sweep(job)
+    where = Where(plan.cluster) if scheduler is None else choose(scheduler)
+    folder = Path(plan.sweep.path)
+    cells = cells_of(plan)
+    records = {cell.key: record for cell in cells if (record := read_cell(folder, cell)) is not None}
+    missing = [cell for cell in cells if cell.key not in records]
+    tell = note or _silent
+    tell(f"{len(cells)} cells, {len(records)} of them done")
+    failed = _compute(missing, folder, where, records, tell, should_stop)
+    for key in records:  # of a cell whose worker died when all was done
+        shutil.rmtree(folder / WORK / key, ignore_errors=True)
+    table = sweep_result.as_dataset(cells, records, plan.sweep.metrics)
+    advice = [entry["text"] for entry in sweep_result.recommend(table)]
+    table = table.assign_attrs(recommendations=advice, failed=failed)
+    sweep_result.save(table, folder / RESULT)
+    tell(f"report: {write_sweep_report(table, folder / REPORT)}")
+    return table
+
+
+def _compute(
+    missing: list[Cell],
+    folder: Path,
+    where: Where,
+    records: dict[str, Any],
+    tell: Callable[[str], None],
+    should_stop: Callable[[], bool] | None,
+) -> list[str]:
+    """Compute what is missing into ``records``; return why some cells could not be."""
+    failed: list[str] = []
+    if not missing:
+        return failed
+    n_cells = len(missing) + len(records)
+    with joined(where, note=tell) as there:
+        pieces = [(cell, folder) for cell in missing]
+        for position, (record, reason) in as_done(_attempt, pieces, there.client):
+            cell = missing[position]
+            if record is None:
+                failed.append(f"{cell.name}: {reason}")
+                tell(f"failed: {failed[-1]}")
+            else:
+                records[cell.key] = record
+                shown = ", ".join(f"{m['name']} {100 * m['value']:.1f} %" for m in record["metrics"])
+                tell(f"{len(records)}/{n_cells} {cell.name}: {shown}")
+            if should_stop is not None and should_stop():
+                raise KeyboardInterrupt(
+                    f"stopped after {len(records)} of {n_cells} cells; give the same command again to go on"
+                )
+    return sorted(failed)
+
+
+def _attempt(cell: Cell, folder: Path) -> tuple[dict[str, Any] | None, str]:
+    """Compute a cell in a task; what is wrong with it alone must not stop the others."""
+    try:
+        return compute_cell(cell, folder), ""
+    except (ClusterError, MemoryError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            return None, one_line(error)
+        raise
+    except Exception as error:
+        return None, one_line(error)
+
+
+def _silent(text: str) -> None:
+    pass
