@@ -30,6 +30,7 @@ from bytes_ours import compute as compute_ours
 from bytes_peers import PEERS
 from bytes_peers import compute as compute_peer
 from bytes_report import write_report
+from bytes_speed import measure_speed
 from threadpoolctl import threadpool_limits
 
 BYTES = (8, 16, 24, 32, 48, 64, 96, 128, 192)
@@ -47,11 +48,16 @@ def main() -> None:
     parser.add_argument("--from-split", type=int, default=0)
     parser.add_argument("--validation", action="store_true", help="the queries that settings are chosen on")
     parser.add_argument("--report", action="store_true", help="compute nothing, gather what is there")
+    parser.add_argument("--speed", action="store_true", help="only queries a second, beside Faiss PQ")
     options = parser.parse_args()
     if options.report:
         write_report()
         return
     faiss.omp_set_num_threads(1)
+    if options.speed:
+        with threadpool_limits(1):
+            measure_speed(options.bytes)
+        return
     splits = [VALIDATION] if options.validation else range(options.from_split, options.splits)
     with threadpool_limits(1):
         for split, data, row, n_bytes in product(splits, options.data, options.rows, options.bytes):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LANES = 32  # queries that look up side by side
 _SPARE = 512  # rows kept beyond twice the number wanted, before the farther ones are dropped
-_ROWS_AT_ONCE = 256
+_PLACES_AT_ONCE = 1 << 15  # unpacked, so that they stay in the second cache
 
 
 def nearest_sets(
@@ -72,8 +72,9 @@ def nearest_sets(
     capacity = min(2 * k + _SPARE, n_rows + 1)
     values = np.full((n_groups * LANES, capacity), np.inf)
     rows, counts = np.empty(values.shape, np.int64), np.zeros(len(values), np.int64)
-    for start in range(0, n_rows, _ROWS_AT_ONCE):
-        places = unrank_sets(packed[start : start + _ROWS_AT_ONCE], n_bits, n_active)
+    step = max(256, _PLACES_AT_ONCE // n_active)
+    for start in range(0, n_rows, step):
+        places = unrank_sets(packed[start : start + step], n_bits, n_active)
         a, b = weigh(start, places)
         compiled_active.scan(places, start, a, b, turned, scale, offset, limits, k, values, rows, counts)
     values[np.arange(capacity) >= counts[:, None]] = np.inf
