@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..procrustes import random_orthonormal
 from ..protocols import RoundState, RowRange
 from ..random import stream
-from .base import Front, LinearMethod, data_info, front_of, integer
+from .base import data_info, front_of, integer
 from .checks import check_choice, check_common, check_count, check_number
+from .nibh_base import NearIsometric
 from .nibh_rounds import Best, Solve, Steps, admm_round, smooth_round
 from .nibh_smooth import Loss
 from .nibh_sums import GatherPoints
@@ -47,15 +47,13 @@ PRESETS = ("paper", "isometric", "calibrated")
 SOLVERS = ("smooth", "admm")
 TARGETS = ("euclidean", "sqeuclidean")
 MAX_STATE = 2**25  # numbers of training points that a round's state may hold
-_COMPONENTS = 128
 _SHARES = {"isometric": 0.5, "calibrated": 0.25}
 _STEPS = {"smooth": 60, "admm": 10}
 _CANDIDATES = 100
-_KEPT = ("mean", "components", "weights", "calibration")
 
 
 @dataclass(frozen=True)
-class NIBH(LinearMethod):
+class NIBH(NearIsometric):
     """Signs of projections that keep distances.
 
     Parameters
@@ -146,25 +144,14 @@ class NIBH(LinearMethod):
                 f"take n_train={MAX_STATE // width} or less"
             )
 
-    def wanted_components(self, info: DataInfo) -> int | float:
-        """Return 128 or ``n_bits``, at most d, unless told otherwise."""
-        if self.n_components is not None:
-            return self.n_components
-        return min(info.n_features, max(self.n_bits, _COMPONENTS))
-
-    def begin(self, front: Front, seed: int, moments: Arrays | None) -> dict[str, np.ndarray]:
-        """Draw the rotation from which ITQ begins."""
-        width = min(self.n_bits, front.n_outputs)
-        return {"rotation": random_orthonormal(stream(seed, "nibh.rotation"), width, self.n_bits)}
-
     def train_blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
         """Return all leaves for the first round; the others need no rows."""
-        return plan.leaves() if self._behind(state) == 0 else [RowRange(0, 0)]
+        return plan.leaves() if self.rounds_behind(state) == 0 else [RowRange(0, 0)]
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Gather the points, or go on with the solver."""
         info = data_info(state)
-        if self._behind(state) == 0:
+        if self.rounds_behind(state) == 0:
             whole = self._count(info) <= self.batch_size
             chosen, rotation = self._chosen(state), state.arrays["rotation"]
             return GatherPoints(front_of(state), chosen, rotation, info.dtype, whole=whole)
@@ -185,17 +172,9 @@ class NIBH(LinearMethod):
         scalars: dict[str, JSONScalar] = {name: float(a) for name, a in summary.items() if not a.ndim}
         return arrays, scalars
 
-    def advance(self, state: RoundState, summary: Arrays) -> RoundState:
-        """Return the next round's state; at the end without the points and the solver's own arrays."""
-        following = super().advance(state, summary)
-        if not self.done(following):
-            return following
-        kept = {name: array for name, array in following.arrays.items() if name in _KEPT}
-        return RoundState(following.round, kept, following.scalars)
-
     def trained(self, state: RoundState) -> bool:
         """Tell whether ``n_iter`` rounds of steps have been made."""
-        return self._behind(state) >= 1 + self.n_iter
+        return self.rounds_behind(state) >= 1 + self.n_iter
 
     def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
         """Return one for the points and ``n_iter``."""
@@ -229,12 +208,9 @@ class NIBH(LinearMethod):
     def _selects(self, info: DataInfo) -> bool:
         return self.preset == "paper" and self._count(info) <= self.batch_size
 
-    def _behind(self, state: RoundState) -> int:
-        return state.round - integer(state, "first_round")
-
     def _steps(self, state: RoundState) -> Steps:
         size = self.n_steps or _STEPS[self.solver]
-        first, total = (self._behind(state) - 1) * size, self.n_iter * size
+        first, total = (self.rounds_behind(state) - 1) * size, self.n_iter * size
         return Steps(
             first, first + size, total, max(1, total // _CANDIDATES), integer(state, "seed"),
             self.batch_size, self.target, float(state.scalars["unit"] or 1.0),

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..procrustes import random_orthonormal
 from ..protocols import BlockPair, RoundState
 from ..random import stream
-from .base import Front, LinearMethod, data_info, front_of, integer
+from .base import data_info, front_of, integer
 from .checks import check_choice, check_common, check_count, check_number, check_share
+from .nibh_base import NearIsometric
 from .nibh_cg_search import Question, Search
 from .nibh_cg_solve import Stage, reported, stage
 from .nibh_cg_sums import GatherMeasured, GatherSecants
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 SOLVERS = ("smooth", "admm")
 VIOLATORS = ("soft", "hard")
-_COMPONENTS = 128
 _MOST_SECANTS = 10_000
 _MOST_KEPT = 2_000
 _SAMPLE = 10_000
@@ -49,11 +48,10 @@ _SAMPLE_NUMBERS = 2**25
 _MEASURED_ROWS = 2000
 _BATCH = 1000  # points
 _WARM_LENGTH = 0.1  # of the first step after steps on batches
-_KEPT = ("mean", "components", "weights", "calibration")
 
 
 @dataclass(frozen=True)
-class NIBHCG(LinearMethod):
+class NIBHCG(NearIsometric):
     """Signs of projections that keep distances, learned from the secants that are hard to keep.
 
     Parameters
@@ -144,28 +142,17 @@ class NIBHCG(LinearMethod):
         if info.n_rows > 2**31:
             raise ValueError(f"nibh_cg takes at most {2**31:,} rows, got {info.n_rows:,}")
 
-    def wanted_components(self, info: DataInfo) -> int | float:
-        """Return 128 or ``n_bits``, at most d, unless told otherwise."""
-        if self.n_components is not None:
-            return self.n_components
-        return min(info.n_features, max(self.n_bits, _COMPONENTS))
-
-    def begin(self, front: Front, seed: int, moments: Arrays | None) -> dict[str, np.ndarray]:
-        """Draw the rotation from which ITQ begins."""
-        width = min(self.n_bits, front.n_outputs)
-        return {"rotation": random_orthonormal(stream(seed, "nibh.rotation"), width, self.n_bits)}
-
     def train_blocks(self, state: RoundState, plan: LeafPlan) -> Sequence[BlockAddress]:
         """Return all leaves for the first round and the last one, between them all pairs of leaves."""
         leaves = plan.leaves()
-        if self._behind(state) in (0, self._n_rounds - 1):
+        if self.rounds_behind(state) in (0, self._n_rounds - 1):
             return leaves
         return [BlockPair(left, right) for i, left in enumerate(leaves) for right in leaves[i:]]
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Gather the first secants, or search all of them and go on with the solver; at the end measure."""
         arrays = state.arrays
-        if self._behind(state) == 0:
+        if self.rounds_behind(state) == 0:
             numbers = self._sample(state)
             chosen = None if len(numbers) == data_info(state).n_rows else numbers
             n_secants = max(1, round(self.start_share * self._most(state)))
@@ -178,13 +165,13 @@ class NIBHCG(LinearMethod):
             gather = GatherSecants(front, chosen, rotation, numbers, n_secants, rng, warm)
             return _ThenSolve(gather, self._stage(state), data_info(state).dtype)
         scalars = self._numbers(state)
-        if self._behind(state) == self._n_rounds - 1:
+        if self.rounds_behind(state) == self._n_rounds - 1:
             n_rows = data_info(state).n_rows
             chosen = np.arange(0, n_rows, -(-n_rows // _MEASURED_ROWS))
             return GatherMeasured(front_of(state), chosen, arrays["best"])
         number = arrays["first"] * data_info(state).n_rows + arrays["second"]
         key = int(stream(integer(state, "seed"), "nibh.search", state.round).integers(2**63))
-        most, polishing = self._most(state), self._behind(state) > self.n_iter
+        most, polishing = self._most(state), self.rounds_behind(state) > self.n_iter
         question = Question(
             front_of(state), arrays["weights"], scalars["unit"], self.slope, scalars["scale"],
             scalars["largest_residual"], _NEARLY if polishing else self.threshold,
@@ -197,23 +184,15 @@ class NIBHCG(LinearMethod):
         self, state: RoundState, summary: Arrays
     ) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
         """Take over what the task found."""
-        if self._behind(state) == self._n_rounds - 1:
+        if self.rounds_behind(state) == self._n_rounds - 1:
             summary = reported(state.arrays, summary)
         arrays = {name: array for name, array in summary.items() if array.ndim}
         scalars: dict[str, JSONScalar] = {name: a.item() for name, a in summary.items() if not a.ndim}
         return arrays, scalars
 
-    def advance(self, state: RoundState, summary: Arrays) -> RoundState:
-        """Return the next round's state; at the end without secants, points and the solver's own arrays."""
-        following = super().advance(state, summary)
-        if not self.done(following):
-            return following
-        kept = {name: array for name, array in following.arrays.items() if name in _KEPT}
-        return RoundState(following.round, kept, following.scalars)
-
     def trained(self, state: RoundState) -> bool:
         """Tell whether the best weights have been measured."""
-        return self._behind(state) >= self._n_rounds
+        return self.rounds_behind(state) >= self._n_rounds
 
     def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
         """Return ``n_iter``, those of the polish, one for the last search and one to measure."""
@@ -238,15 +217,12 @@ class NIBHCG(LinearMethod):
         rng = stream(integer(state, "seed"), "nibh.train")
         return np.sort(rng.choice(info.n_rows, count, replace=False)).astype(np.int64)
 
-    def _behind(self, state: RoundState) -> int:
-        return state.round - integer(state, "first_round")
-
     def _numbers(self, state: RoundState) -> dict[str, float]:
         names = ("unit", "scale", "curvature", "largest_residual", "best_distortion", "most_active")
         return {name: float(state.scalars[name] or 0.0) for name in names if name in state.scalars}
 
     def _stage(self, state: RoundState) -> Stage:
-        behind = self._behind(state)
+        behind = self.rounds_behind(state)
         polishing = max(0, behind - self.n_iter + 1) if self.n_polish else 0
         return Stage(
             self.solver, self.slope, behind * self.n_steps, self.n_steps, self.n_iter * self.n_steps,
