@@ -93,6 +93,13 @@ class BlockCache:
             self._keep(key, block)
         return block
 
+    def give_up(self) -> None:
+        """Drop all blocks, and keep half as many from now on: memory has run short."""
+        with self._lock:
+            self._entries.clear()
+            self.n_bytes = 0
+            self.limit //= 2
+
     def _enter(self, pass_name: str) -> None:
         if pass_name != self._pass_name:
             self._pass_name = pass_name

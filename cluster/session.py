@@ -18,6 +18,7 @@ from distributed import KilledWorker
 from distributed.scheduler import NoValidWorkerError
 
 from .errors import ClusterLost
+from .worker import give_up_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +60,7 @@ class Session:
         self._running: set[Future] = set()  # keeps them alive until they have ended
         self._alive: WeakSet[Future] = WeakSet()
         self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        self._last_seen = self._last_look = time.monotonic()
+        self._last_seen = self._last_look = self._last_unpaused = time.monotonic()
         self._workers: dict[str, int] = {}
 
     def __enter__(self) -> Session:
@@ -145,8 +146,27 @@ class Session:
     def _check_alive(self) -> None:
         if self.client.status in ("closed", "closing"):
             raise ClusterLost(f"the client was closed while a round was running. {RESUME}")
+        self._relieve()
         if not self.workers() and time.monotonic() - self._last_seen > self._worker_timeout:
             raise ClusterLost(f"there has been no worker for {self._worker_timeout:g} s. {RESUME}")
+
+    def _relieve(self) -> None:
+        """Let workers that Dask has paused, because their memory is nearly full, give up what they can.
+
+        They cannot do so themselves: they only run tasks, and while they are paused they run none.
+        """
+        with reaching(self.client):
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            paused = [address for address, info in workers.items() if info.get("status") == "paused"]
+            if paused:
+                self.client.run(give_up_blocks, workers=paused, on_error="ignore")
+        if not paused or len(paused) < len(workers):
+            self._last_unpaused = time.monotonic()
+        elif time.monotonic() - self._last_unpaused > self._worker_timeout:
+            raise ClusterLost(
+                f"all workers have been paused for {self._worker_timeout:g} s because their memory is nearly "
+                f"full: give each worker more, or run fewer threads in it. {RESUME}"
+            )
 
     def _check_stranded(self) -> None:
         """Raise if, time after time, workers are idle and none has a task of ours."""

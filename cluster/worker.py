@@ -6,6 +6,8 @@ changes what it was given: the scheduler may run it a second time on the same in
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -100,6 +102,15 @@ def map_piece(work: Work, piece: Piece) -> list[dict[str, Any]]:
     with _computing(work) as state:
         read = _Reader(work)
         return [work.program(state, read(address)) for address in piece.addresses]
+
+
+def give_up_blocks() -> None:
+    """Give the memory of kept blocks back to the system, because the process has too little of it."""
+    _blocks().give_up()
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc keeps freed memory unless told
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager

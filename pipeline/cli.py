@@ -84,7 +84,9 @@ def train(
         typer.Option(help="Take mean and PCA from this data set.", parser=address),
     ] = None,
     allow_environment_change: Changed = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what would be done, and the memory that it takes.")
+    ] = False,
 ) -> dict[str, Any]:
     """Train a method in a run directory; if the run is there already, go on with it.
 
@@ -97,8 +99,9 @@ def train(
     params = dict(parse_assignment(text) for text in settings or [])
     params |= {k: v for k, v in {"n_bits": n_bits, "n_active": n_active}.items() if v is not None}
     built = build_method(method, params)
+    where = _where("local" if scheduler is None else scheduler, workers, memory_limit, insecure)
     if dry_run:
-        plan = foresee(data, built, seed=seed, block_rows=block_rows, fan_in=fan_in)
+        plan = foresee(data, built, seed=seed, block_rows=block_rows, fan_in=fan_in, where=where)
         output.table(plan)
         return plan
     with output.following() as control:
@@ -106,7 +109,7 @@ def train(
             data,
             run,
             built,
-            where=_where("local" if scheduler is None else scheduler, workers, memory_limit, insecure),
+            where=where,
             seed=seed,
             block_rows=block_rows,
             fan_in=fan_in,

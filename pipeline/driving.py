@@ -14,14 +14,18 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterLost
+from ..cluster.limits import this_worker
 from ..cluster.submission import hand_over, own_client
 from ..storage import claims, events, requests
 from ..storage.digest import json_digest
 from ..storage.errors import ManifestConflict
 from ..storage.run import newest_manifest
+from .arrays import as_dataset
 from .config import Job, validated
 from .executors import Where
+from .opening import plan_of
 from .recording import recorded_job
+from .rehearsal import rehearse
 from .run_job import perform, prepared
 from .runs import Control
 
@@ -36,7 +40,14 @@ PAUSE_SECONDS = 1.0
 
 def accept(document: dict[str, Any], submission: str) -> None:
     """Validate a job where it will run and put its run in place, before the client leaves."""
-    run = prepared(validated(Job, document, "the submitted job"))
+    job = validated(Job, document, "the submitted job")
+    name, threads, limit = this_worker()
+    if limit is not None:
+        dataset, method = as_dataset(job.data.path), job.build_method()
+        plan = plan_of(dataset, method, job.run.block_rows, job.run.fan_in)
+        needs = rehearse(method, dataset.reader(), plan, job.run.seed)
+        needs.check(threads, limit, f"worker {name}", hosts_driver=True)
+    run = prepared(job)
     requests.withdraw(run.path)
     run.directory.events().append(events.JOB_SUBMITTED, submission=submission)
     events.Heartbeat(run.path).beat()  # "running" until the driver gives signs of its own

@@ -19,6 +19,7 @@ from .config import RunConfig, method_table, resolve_path, validated
 from .errors import ConfigError
 from .executors import SERIAL, Where
 from .labelled import bare, check_needed, checked, split
+from .rehearsal import Needs, rehearse
 from .train import start_state
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def prepare(
         preprocess = None if preprocess_on is None else _placed(preprocess_on, path / "preprocess.zarr")
         reader = dataset.reader()
         start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
-        plan = _plan(dataset, method, block_rows, fan_in)
+        plan = plan_of(dataset, method, block_rows, fan_in)
+        if where.table.memory_limit is not None:
+            check_memory(rehearse(method, reader, plan, seed), where)
         table = {
             "data": _recorded_path(dataset, path),
             "data_digest": dataset.digest,
@@ -131,21 +134,31 @@ def foresee(
     seed: int = 0,
     block_rows: int | None = None,
     fan_in: int = 8,
+    where: Where = SERIAL,
 ) -> dict[str, Any]:
-    """Tell what training would do, without doing or writing anything.
+    """Tell what training would do, without writing anything; its first rounds are rehearsed on one block.
 
     Returns
     -------
     dict
-        ``method``, ``rows``, ``features``, ``rounds`` (None if unknown), ``blocks``, ``block_rows``, and
-        ``block_bytes``, what a block takes in a worker's memory.
+        ``method``, ``rows``, ``features``, ``rounds`` (None if unknown), ``blocks``, ``block_rows``;
+        ``block_bytes``, what a block takes in a worker's memory; ``worker_peak_bytes``, the projected peak of
+        a worker (with the blocks that it keeps, if its limit is known); ``driver_peak_bytes``, what the step
+        between rounds allocates.
+
+    Raises
+    ------
+    ConfigError
+        If workers of the limit that ``where`` names could not do it.
     """
     dataset = as_dataset(data)
     check_needed(method, there=dataset.has_labels)
     reader = dataset.reader()
     state = start_state(method, DataInfo(reader.n_rows, reader.n_features, reader.dtype), seed)
-    plan = _plan(dataset, method, block_rows, fan_in)
+    plan = plan_of(dataset, method, block_rows, fan_in)
     rows = min(plan.block_rows, plan.n_rows)
+    needs = rehearse(method, reader, plan, seed)
+    limit = check_memory(needs, where)
     return {
         "method": method.name,
         "rows": dataset.n_rows,
@@ -154,7 +167,26 @@ def foresee(
         "blocks": len(plan),
         "block_rows": plan.block_rows,
         "block_bytes": rows * dataset.n_features * np.dtype(reader.dtype).itemsize,
+        "worker_peak_bytes": needs.peak(where.table.threads_per_worker, limit),
+        "driver_peak_bytes": needs.driver_bytes,
     }
+
+
+def check_memory(needs: Needs, where: Where) -> int | None:
+    """Return the memory limit of the workers that ``where`` will start, None if it names none.
+
+    Raises
+    ------
+    ConfigError
+        If they could not do what is needed; says with how much they could.
+    """
+    if where.table.memory_limit is None:
+        return None
+    from ..cluster.limits import n_bytes
+
+    limit = n_bytes(where.table.memory_limit)
+    needs.check(where.table.threads_per_worker, limit, "a worker")
+    return limit
 
 
 def checkpoints_of(run: Run, *, allow_environment_change: bool = False) -> Checkpoints:
@@ -169,7 +201,8 @@ def recorded_seed(path: str | os.PathLike[str] | None) -> int | None:
     return RunConfig.from_json(RunDirectory.open(path).config).seed
 
 
-def _plan(dataset: Dataset, method: Method, block_rows: int | None, fan_in: int) -> LeafPlan:
+def plan_of(dataset: Dataset, method: Method, block_rows: int | None, fan_in: int) -> LeafPlan:
+    """Cut a data set into the leaves of a method."""
     try:
         return plan_leaves(
             dataset.n_rows,

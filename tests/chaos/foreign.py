@@ -55,6 +55,16 @@ class Site:
         self.scheduler.kill()
         self.scheduler.wait()
 
+    def worker_pids(self) -> list[int]:
+        """Return the processes that compute: those that the nannies watch over; waits for one."""
+
+        def found() -> list[int]:
+            below = [child for process in self._processes for child in _children(process)]
+            return [child.pid for child in below if _computes(child)]
+
+        wait_until(found)
+        return found()
+
     def close(self) -> None:
         """Kill all that is left."""
         for process in self._processes:
@@ -116,3 +126,11 @@ def _children(process: subprocess.Popen) -> list[psutil.Process]:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def _computes(process: psutil.Process) -> bool:
+    """Tell a worker from the helpers that multiprocessing starts beside it."""
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
