@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import bitfleet as bf
 import pytest
 from bitfleet.cluster.dask_executor import DaskExecutor
 from bitfleet.cluster.launch import connect
-from bitfleet.pipeline import encode
+from bitfleet.pipeline import encode, runs
 from bitfleet.pipeline.config import build_method
+from bitfleet.pipeline.errors import Interrupted
+from bitfleet.pipeline.executors import choose
 from bitfleet.pipeline.model import Model
 from bitfleet.pipeline.opening import checkpoints_of, prepare
 from bitfleet.pipeline.train import train
@@ -110,3 +113,28 @@ def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk
     model = bf.train(again, tmp_path / "run", name, **PLAN, **params)
     codes = bf.encode(model, again, tmp_path / "codes.zarr")
     assert (model.digest, codes.digest) == undisturbed(case, dtype)
+
+
+@pytest.mark.parametrize("case", marked(METHODS))
+def test_started_by_one_worker_and_resumed_by_four_with_other_memory(
+    clusters, small, data, undisturbed, tmp_path, case
+):
+    name, params = method_of(case)
+    rounds: list[object] = []
+    control = runs.Control(emit=rounds.append, should_stop=lambda: len(rounds) > 1)  # start, one round
+    with suppress(Interrupted):  # some methods have but one round
+        run = tmp_path / "run"
+        runs.start(data, run, build_method(name, params), where=choose(small), **PLAN, control=control)
+    assert _limits(small) != _limits(clusters(4))
+    assert bf.resume(tmp_path / "run", scheduler=clusters(4)).digest == undisturbed(case)[0]
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Client]:
+    """One worker with less memory than the others."""
+    with connect("local", n_workers=1, memory_limit="600 MiB") as client:
+        yield client
+
+
+def _limits(client: Client) -> set[int]:
+    return {info["memory_limit"] for info in client.scheduler_info()["workers"].values()}
