@@ -220,9 +220,7 @@ def _hand_over(content: Content, client: Any, allow_environment_change: bool) ->
     from .driving import accept, drive, driver_key
 
     document, submission = content.model_dump(mode="json"), uuid.uuid4().hex[:12]
-    if has_workers(
-        client, WORKER_SECONDS
-    ):  # errors show here and now; else the job begins with the first worker
+    if has_workers(client, WORKER_SECONDS):  # so errors show here and now
         run_there(client, f"bitfleet-accept-{submission}", accept, document, submission)
     hand_over(client, driver_key(submission, 0), drive, document, submission, 0, allow_environment_change)
     return submission

@@ -178,7 +178,8 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         ``state``: "finished", "failed" or "interrupted" as the last event says, "running" as long as a
-        driver that has not said so gives a sign of life (and is not known to be gone from this machine);
+        driver that has not said so gives a sign of life (and is not known to be gone from this machine,
+        unless the job was submitted: then the cluster starts another driver);
         ``round``: newest committed round or None;
         ``rounds``: their total if an event told it; ``rate``: rounds per second between the newest two;
         ``metrics``: numbers among the newest round's scalars; ``stage``: what a whole job is at or ended in;
@@ -188,8 +189,8 @@ def status(path: str | os.PathLike[str]) -> dict[str, Any]:
     folder = place(path)
     events = open_events(folder).read()
     age = heartbeat_age(folder)
-    end = _last_end(events)
-    state = _ENDS[end["kind"]][1] if end else _alive(folder, age)
+    end, submitted = _last_end(events)
+    state = _ENDS[end["kind"]][1] if end else _alive(folder, age, submitted=submitted)
     newest = _newest_manifests(objects_at(folder))
     totals = [event["rounds"] for event in events if isinstance(event.get("rounds"), int)]
     return {
@@ -211,20 +212,20 @@ def _text(config: Mapping[str, Any], version: Any = FORMAT_VERSION) -> bytes:
     return (json.dumps(document, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("utf-8")
 
 
-def _last_end(events: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the event that says how the last driver ended, None if it has not said so."""
-    life, end = "run", None
+def _last_end(events: list[dict[str, Any]]) -> tuple[dict[str, Any] | None, bool]:
+    """Return the event that says how the last driver ended, None if it has not, and if it was submitted."""
+    life, end, submitted = "run", None, False
     for event in events:
         kind = event["kind"]
         if kind in _STARTS and not (life == "job" and event.get("of_job")):
-            life, end = _STARTS[kind], None
+            life, end, submitted = _STARTS[kind], None, "submission" in event
         elif kind in _ENDS and _ENDS[kind][0] == life:
             end = event
-    return end
+    return end, submitted
 
 
-def _alive(folder: str | os.PathLike[str], age: float | None) -> str:
-    alive = age is not None and age < INTERRUPTED_AFTER and not driver_has_ended(folder)
+def _alive(folder: str | os.PathLike[str], age: float | None, *, submitted: bool) -> str:
+    alive = age is not None and age < INTERRUPTED_AFTER and (submitted or not driver_has_ended(folder))
     return "running" if alive else "interrupted"
 
 

@@ -86,7 +86,7 @@ def test_the_client_leaves_and_the_driver_is_killed_twice(cli, site, data, expec
     job, seen = bf.Job(told["run"]), set()
     for at_round in (2, 5):
         kill_driver(job, at_round, seen)
-    result = job.result(timeout=120)
+    result = job.result(timeout=200)
     assert (result["model"], result["codes"]) == expected
     assert (bf.load(job.run).digest, bf.open_codes(tmp_path / "codes.zarr").digest) == expected
     assert len(seen) == 2 < kinds(job).count("job_started") + 1
@@ -97,7 +97,7 @@ def test_the_client_leaves_and_the_driver_is_killed_twice(cli, site, data, expec
     watched = cli.start(
         "watch", job.run, "--json"
     )  # needs no scheduler; of an ended run it tells all at once
-    lines = [json.loads(line) for line in watched.communicate(timeout=60)[0].splitlines()]
+    lines = [json.loads(line) for line in watched.communicate(timeout=200)[0].splitlines()]
     assert watched.returncode == 0
     assert lines[-1]["state"] == "finished"
     assert [line["round"] for line in lines if line.get("kind") == "round"][-1] == lines[-1]["round"] == 13
@@ -114,7 +114,7 @@ def test_cancelled_and_submitted_again(site, data, expected, tmp_path):
     assert job.status()["state"] == "running"
     wait_until(lambda: _round(job) >= 2)
     assert job.cancel()
-    found = job.wait(60)
+    found = job.wait(200)
     assert found["state"] == "interrupted"
     assert "cancelled (by process" in found["reason"]
     assert 2 <= found["round"] < 13
@@ -122,7 +122,7 @@ def test_cancelled_and_submitted_again(site, data, expected, tmp_path):
         job.result()
     assert not job.cancel()
     again = bf.submit(content, scheduler=site.address)
-    result = again.result(timeout=60)
+    result = again.result(timeout=200)
     assert (result["model"], result["codes"]) == expected
 
 
@@ -133,14 +133,14 @@ def test_a_job_waits_for_the_only_worker_of_one_thread(data, expected, tmp_path,
         found = job.status()
         assert (found["state"], found["stage"], found["round"]) == ("running", "waiting", None)
         site.start_worker(nanny=False)
-        result = job.result(timeout=60)  # the driver has left the thread to the tasks
+        result = job.result(timeout=200)  # the driver has left the thread to the tasks
     assert (result["model"], result["codes"]) == expected
 
 
 def test_what_is_wrong_is_told_before_the_client_leaves(site, data, tmp_path):
     with pytest.raises(bf.DataRefused, match="there is no dataset"):
         bf.submit(job_file(tmp_path, tmp_path / "nowhere.zarr"), scheduler=site.address)
-    with pytest.raises(bf.ConfigError, match="--scheduler tcp://"):
+    with pytest.raises(bf.ConfigError, match="--scheduler"):
         bf.submit(job_file(tmp_path, data))
     assert not (tmp_path / "run").exists()
     with pytest.raises(bf.ConfigError, match=r"there is no run at .*as soon as a worker is there"):
@@ -153,7 +153,7 @@ def test_a_job_that_fails_says_so(site, data, tmp_path):
     file = job_file(tmp_path, data, encode={"path": "codes.zarr", "data": "narrow.zarr"})
     job = bf.submit(file, scheduler=site.address, settings={"method.n_epochs": 1})
     with pytest.raises(bf.JobFailed, match=r"failed: .*61 features, got 30") as failed:
-        job.result(timeout=60)
+        job.result(timeout=200)
     assert failed.value.code == 2
     assert job.status()["stage"] == "encode"
 
@@ -170,7 +170,7 @@ def test_a_scheduler_that_dies_ends_both_kinds_of_driver(cli, data, expected, tm
         wait_until(lambda: _round(job) >= 1 and _round(bf.Job(tmp_path / "here")) >= 1)
         begun = time.monotonic()
         site.kill_scheduler()
-        out, complaint = here.communicate(timeout=60)
+        out, complaint = here.communicate(timeout=200)
         assert time.monotonic() - begun < 30
         assert here.returncode == 5, complaint
         assert "last committed round is intact" in json.loads(out)["error"]["message"]
@@ -187,5 +187,5 @@ def test_a_scheduler_that_dies_ends_both_kinds_of_driver(cli, data, expected, tm
         assert (
             cli("resume", tmp_path / "here", "--scheduler", site.address, "--json")["digest"] == expected[0]
         )
-        result = again.result(timeout=60)
+        result = again.result(timeout=200)
     assert (result["model"], result["codes"]) == expected

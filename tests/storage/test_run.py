@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -113,6 +114,27 @@ def test_a_run_that_is_part_of_a_job_ends_with_the_job(tmp_path):
             assert found["error"] == fields.get("error")
             assert found["reason"] == fields.get("reason")
     assert found["stage"] == "encode"
+
+
+def test_a_dead_driver_of_a_submitted_job_is_waited_for(tmp_path):
+    log = RunDirectory.create(tmp_path, {}).events()
+    with Heartbeat(tmp_path):
+        beat = json.loads((tmp_path / HEARTBEAT).read_text())
+        if beat["process"] is None:
+            pytest.skip("this system does not tell which processes there were")
+        dead = beat | {"process": beat["process"] + "1"}  # this number, started at another time
+        (tmp_path / HEARTBEAT).write_text(json.dumps(dead))
+        for kind, fields, state in [
+            ("run_started", {}, "interrupted"),
+            ("job_started", {}, "interrupted"),
+            ("job_submitted", {"submission": "a"}, "running"),
+            ("job_started", {"submission": "a"}, "running"),
+        ]:
+            log.append(kind, **fields)
+            assert status(tmp_path)["state"] == state, kind
+        past = time.time() - 61
+        os.utime(tmp_path / HEARTBEAT, (past, past))
+        assert status(tmp_path)["state"] == "interrupted"
 
 
 def test_requests_to_stop_are_seen_and_taken_back(tmp_path):
