@@ -28,9 +28,10 @@ _T = TypeVar("_T")
 CONNECT_TIMEOUT = timedelta(seconds=10)
 REQUEST_TIMEOUT = timedelta(seconds=120)  # also of a whole chunk on a slow line
 MAX_RETRIES = 10  # of one request, with growing pauses, for 5xx, dropped connections and timeouts
-RETRY_TIMEOUT = timedelta(seconds=180)
+RETRY_TIMEOUT = timedelta(seconds=120)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(milliseconds=100), timedelta(seconds=15)
 AGAIN = (0.2, 1.0, 3.0)  # seconds before a call is made anew whose answer broke off
+PATIENCE = 60.0  # seconds after which it is not made anew
 
 _ANSWERS = ("AlreadyExistsError", "PreconditionError", "NotModifiedError", "NotFoundError")
 _TOKENS = ("ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch")
@@ -74,11 +75,14 @@ def calling(where: object) -> Iterator[None]:
 
 def repeated(call: Callable[[], _T], where: object) -> _T:
     """Return what a call returns that may be made any number of times, such as reading."""
+    begun = time.monotonic()
     for wait in AGAIN:
         try:
             with calling(where):
                 return call()
         except StoreUnavailable:
+            if time.monotonic() - begun > PATIENCE:  # the client has tried again and again
+                raise
             time.sleep(wait)
     with calling(where):
         return call()

@@ -98,7 +98,8 @@ def s3(s3_endpoint, monkeypatch, caplog) -> Iterator[ObjectPath]:
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     assert SECRET not in caplog.text
     for item in bucket.walk():
-        assert SECRET.encode() not in (bucket / item["path"]).read_bytes()
+        if "/c/" not in item["path"]:  # numbers
+            assert SECRET.encode() not in (bucket / item["path"]).read_bytes()
 
 
 @pytest.fixture(scope="session")

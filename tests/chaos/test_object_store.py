@@ -37,8 +37,9 @@ def command(data, run, client, case):
     return ["train", data, run, "--method", name, *given, *plan, "--scheduler", client.scheduler.address]
 
 
+@pytest.mark.long
 def test_a_driver_killed_on_its_way_is_resumed_to_the_bits_of_a_local_run(
-    cli, s3, workers, data, undisturbed, tmp_path
+    cli, s3, workers, data, undisturbed
 ):
     stored, run = s3 / "data/x.zarr", s3 / "runs/posh"
     assert bf.ingest(data, stored).digest == bf.open_dataset(data).digest
@@ -62,17 +63,9 @@ def test_a_driver_killed_on_its_way_is_resumed_to_the_bits_of_a_local_run(
     assert len({manifest.driver["pid"] for manifest in chain}) == 2
     assert status(run)["state"] == "finished"
     assert verify_path(run) == []
-    found = bf.evaluate(model, str(stored), str(stored), ["recall10@100"], scheduler=workers)
-    expected = bf.evaluate(undisturbed_model(data, tmp_path), data, data, ["recall10@100"])
-    assert float(found["value"][0]) == float(expected["value"][0])
     left = {item["path"].split("/")[0] for item in s3.walk()}
     assert left == {"data", "runs", "codes.zarr"}  # no scratch folders
     assert not any(item["path"].endswith((CLAIM, ".tmp")) for item in s3.walk())
-
-
-def undisturbed_model(data, tmp_path):
-    name, params = method_of("posh")
-    return bf.train(data, tmp_path / "run", name, **PLAN, **params)
 
 
 def test_a_worker_that_cannot_reach_the_store_is_named(s3, workers, data):
@@ -90,3 +83,40 @@ def test_arrays_are_kept_with_the_run(s3, workers):
     assert bf.load(str(s3 / "run")).digest == est.model_.digest
     with pytest.raises(IdentityMismatch, match="seed"):
         bf.LSH(n_bits=16, random_state=1).fit(rows, scheduler=workers, checkpoint=str(s3 / "run"))
+
+
+@pytest.mark.long
+def test_a_submitted_job_lives_in_the_bucket_alone(s3, workers, data):
+    """Watching and fetching the result need neither the scheduler nor a file of this machine."""
+    bf.ingest(data, s3 / "x.zarr")
+    job = {
+        "data": {"path": str(s3 / "x.zarr")},
+        "method": {"name": "itq", "n_bits": 16, "n_iter": 3},
+        "run": {"path": str(s3 / "run")},
+        "encode": {"path": str(s3 / "codes.zarr")},
+        "evaluate": {"metrics": ["recall10@100"], "queries": str(s3 / "x.zarr")},
+    }
+    submitted = bf.submit(job, scheduler=workers)
+    assert submitted.run == s3 / "run"
+    result = bf.Job(str(s3 / "run")).result(timeout=100)
+    assert result["model"] == bf.load(s3 / "run").digest
+    assert result["codes"] == bf.encode(s3 / "run", s3 / "x.zarr", s3 / "again.zarr").digest
+    kinds = [event["kind"] for event in submitted.follow()]
+    assert kinds.count("round") == bf.load(s3 / "run").state.round
+    assert kinds[-1] == "job_finished"
+    assert submitted.status()["state"] == "finished"
+    assert (s3 / "run/report.html").is_file()
+
+
+@pytest.mark.long
+def test_two_drivers_in_two_processes_make_one_chain(cli, s3, workers, data, undisturbed):
+    stored, run = s3 / "x.zarr", s3 / "run"
+    bf.ingest(data, stored)
+    both = [cli.start(*command(stored, run, workers, "posh")) for _ in range(2)]
+    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
+    assert sorted(code for _, code in ends) in ([0, 0], [0, 4]), ends
+    assert all("committed by" in complaint for complaint, code in ends if code == 4)
+    assert bf.load(run).digest == undisturbed("posh")[0]
+    chain = read_chain(objects_at(run))
+    assert [manifest.round for manifest in chain] == list(range(len(chain)))
+    assert verify_path(run) == []

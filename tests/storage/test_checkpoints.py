@@ -43,8 +43,8 @@ def reopen(driver, path, **options):
 # --- reading back what was committed --------------------------------------------------------------------
 
 
-def test_a_new_run_has_no_round(driver, home):
-    checkpoints = RunDirectory.create(home / "run", driver.CONFIG).checkpoints(driver.IDENTITY)
+def test_a_new_run_has_no_round(driver, tmp_path):
+    checkpoints = RunDirectory.create(tmp_path / "run", driver.CONFIG).checkpoints(driver.IDENTITY)
     assert checkpoints.latest() is None
     assert checkpoints.history() == []
     with pytest.raises(ValueError, match="no round to refer to"):
@@ -102,8 +102,8 @@ def test_arrays_come_back_read_only(driver, tmp_path):
         reopen(driver, tmp_path / "run").latest().arrays["weights"][0, 0] = 1.0
 
 
-def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, home):
-    history = driver.run(home / "run", 5).history()
+def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, tmp_path):
+    history = driver.run(tmp_path / "run", 5).history()
     assert [row["round"] for row in history] == [0, 1, 2, 3, 4, 5]
     assert [row["loss"] for row in history] == [driver.expected(r).scalars["loss"] for r in range(6)]
     assert all(row["time"].endswith("+00:00") for row in history)
@@ -112,8 +112,8 @@ def test_the_history_holds_every_round_although_old_arrays_are_gone(driver, home
 # --- references, as workers get them --------------------------------------------------------------------
 
 
-def test_a_reference_is_small_and_reads_its_round_even_if_a_later_one_is_there(driver, home):
-    checkpoints = driver.run(home / "run", 3)
+def test_a_reference_is_small_and_reads_its_round_even_if_a_later_one_is_there(driver, tmp_path):
+    checkpoints = driver.run(tmp_path / "run", 3)
     reference = checkpoints.reference()
     checkpoints.commit(driver.advance(checkpoints.latest()))
     assert len(pickle.dumps(reference)) < 1000
@@ -207,8 +207,8 @@ def test_a_committed_round_is_never_committed_again(driver, home):
             checkpoints.commit(driver.expected(number))
 
 
-def test_a_round_that_another_driver_made_anew_is_not_built_upon(driver, home):
-    path = home / "run"
+def test_a_round_that_another_driver_made_anew_is_not_built_upon(driver, tmp_path):
+    path = tmp_path / "run"
     checkpoints = driver.run(path, 2)
     (path / "manifests/00000002.json").unlink()
     state = driver.expected(3)
@@ -228,11 +228,11 @@ def test_keeping_fewer_than_two_rounds_is_refused(driver, tmp_path):
 # --- identity -------------------------------------------------------------------------------------------
 
 
-def test_each_field_that_differs_is_named(driver, home):
-    driver.run(home / "run", 1)
+def test_each_field_that_differs_is_named(driver, tmp_path):
+    driver.run(tmp_path / "run", 1)
     other = {**driver.IDENTITY, "fan_in": 4, "environment": {"numpy": "2", "blas": "a"}, "new": 1}
     with pytest.raises(IdentityMismatch) as caught:
-        reopen(driver, home / "run", identity=other, allow_environment_change=True).latest()
+        reopen(driver, tmp_path / "run", identity=other, allow_environment_change=True).latest()
     assert "fan_in: stored 8, given 4" in str(caught.value)
     assert "new: stored '(absent)', given 1" in str(caught.value)
     assert "environment" not in str(caught.value)
@@ -400,12 +400,12 @@ def test_a_lost_answer_does_not_hide_that_another_driver_won(driver, home):
     assert verify_run(path) == []
 
 
-def test_a_line_that_stays_dead_is_an_error(driver, home):
-    driver.run(home / "run", 1)
-    checkpoints = over(driver, LostResponse(home / "run", performs=False, times=9), home / "run")
+def test_a_line_that_stays_dead_is_an_error(driver, tmp_path):
+    driver.run(tmp_path / "run", 1)
+    checkpoints = over(driver, LostResponse(tmp_path / "run", performs=False, times=9), tmp_path / "run")
     with pytest.raises(StorageError, match="no answer"):
         checkpoints.commit(driver.advance(checkpoints.latest()))
-    assert reopen(driver, home / "run").latest().round == 1
+    assert reopen(driver, tmp_path / "run").latest().round == 1
 
 
 def test_objects_cleaned_away_under_a_sleeping_driver_are_not_named(driver, home):

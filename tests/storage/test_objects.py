@@ -160,13 +160,14 @@ def test_deleting_is_repeatable_and_never_takes_the_root(store):
         store.delete("")
 
 
+@pytest.mark.long
 def test_a_folder_of_more_names_than_fit_into_one_listing(s3):
     store = objects_at(s3)
     for name in ("a", "b"):  # neither may be taken for part of the other
         store.create(f"many{name}/0", b"")
-    each(s3, lambda number: store.put(f"many/{number:04d}/one", b""), range(1203))
-    assert store.list("many") == [f"{number:04d}" for number in range(1203)]
-    assert len((s3 / "many").walk()) == 1203
+    each(s3, lambda number: store.put(f"many/{number:04d}/one", b""), range(1001))
+    assert store.list("many") == [f"{number:04d}" for number in range(1001)]
+    assert len((s3 / "many").walk()) == 1001
     store.delete("many")
     assert store.list("many") == []
     assert store.list() == ["manya", "manyb"]

