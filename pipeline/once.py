@@ -26,6 +26,7 @@ from ..storage.parts import (
     write_affinities,
     write_part,
 )
+from ..storage.places import local
 from ..storage.run import STREAM_FORMAT, RunDirectory
 from ..tasks.affinity import TILE_ROWS
 from ..tasks.methods.ssbc import affinities_of
@@ -100,6 +101,7 @@ def encode_once(
     >>> coded.codes().shape
     (300, 2)
     """
+    dest = local(dest, "where rows are coded that come once")
     method: Any = build_method("ssbc", {**params, "mode": "streaming"})
     if method.sketch_rows != "all":
         raise ConfigError('expected sketch_rows="all": every row is there once')

@@ -7,11 +7,11 @@ is missing when its file grows; cells that cannot be computed are named and do n
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterError
 from ..cluster.pool import as_done
+from ..storage.places import local
 from . import sweep_result
 from .config_sweep import load_sweep
 from .errors import one_line
@@ -22,6 +22,7 @@ from .sweep_cells import WORK, Cell, cells_of, compute_cell, read_cell
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import xarray
 
@@ -65,7 +66,7 @@ def sweep(
     """
     plan = load_sweep(job)
     where = Where(plan.cluster) if scheduler is None else choose(scheduler)
-    folder = Path(plan.sweep.path)
+    folder = local(plan.sweep.path, "a sweep's folder")
     cells = cells_of(plan)
     records = {cell.key: record for cell in cells if (record := read_cell(folder, cell)) is not None}
     missing = [cell for cell in cells if cell.key not in records]
