@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from .pipeline.distortion_result import Distortion
     from .pipeline.errors import ConfigError, DistortionWarning, JobFailed
     from .pipeline.estimators_baselines import CBE, SKLSH, IsoHash
-    from .pipeline.estimators_dense import ITQ, KNNH, LSH, NIBH, NIBHCG, Sign
+    from .pipeline.estimators_dense import ITQ, KNNH, LSH, Sign
     from .pipeline.estimators_eigenfunctions import MDSH, EigenfunctionSSH, SpectralHashing
+    from .pipeline.estimators_isometric import NIBH, NIBHCG
     from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
     from .pipeline.estimators_sparse import (
         BOSL,
@@ -147,7 +148,8 @@ __all__ = [
 _HOME = {
     ".pipeline.estimators_baselines": ("CBE", "SKLSH", "IsoHash"),
     ".pipeline.estimators_eigenfunctions": ("MDSH", "EigenfunctionSSH", "SpectralHashing"),
-    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "NIBH", "NIBHCG", "Sign"),
+    ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "Sign"),
+    ".pipeline.estimators_isometric": ("NIBH", "NIBHCG"),
     ".pipeline.estimators_sparse": (
         "BOSL",
         "POSH",

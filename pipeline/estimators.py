@@ -2,7 +2,7 @@
 
 On ordinary arrays ``fit`` runs in this process.  With ``scheduler=`` or ``checkpoint=`` it is a run like any
 other: distributed, committed round by round, resumable.  Either way the same data, parameters and seed give
-the same bits.  The classes are in ``estimators_dense`` and ``estimators_sparse``.
+the same bits.  The classes are in the modules ``estimators_*``.
 """
 
 from __future__ import annotations

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..storage import models
-from ..storage.errors import CorruptObject, StorageError
+from ..storage.errors import CorruptObject
 from ..storage.places import place
-from ..storage.rounds import load_round
-from ..storage.run import RunDirectory, is_stream, newest_manifest
-from ..storage.s3_objects import objects_at
+from ..storage.run import RunDirectory, is_stream
 from ..tasks.refine import thresholding_of
 from . import model_checks as checked
 from .config import build_method, method_table
@@ -252,7 +250,7 @@ def load(path: str | os.PathLike[str]) -> Model:
         if not (path / "model.zarr").exists():
             raise ConfigError(f"the run {path} has no model yet; go on with: bitfleet resume {path}")
         model = load(path / "model.zarr")
-        _check_belongs(model, path)
+        checked.check_belongs(model, path)
         return model
     if not path.exists():
         raise FileNotFoundError(f"expected a model or a run, but {path} does not exist")
@@ -269,31 +267,6 @@ def as_model(model: ModelLike) -> Model:
     if isinstance(getattr(model, "model_", None), Model):
         return model.model_
     raise TypeError(f"expected a model, its path, or a fitted estimator, got {type(model).__name__}")
-
-
-def _check_belongs(model: Model, run: Place) -> None:
-    """Raise unless the model is what the run's newest round holds, as far as that can be read.
-
-    A run may have lost its newest manifest, and its checkpoint be damaged while the model is whole.
-    """
-    newest, state = newest_manifest(run), model.state
-    if newest is None or newest.round < state.round:
-        return
-    same = newest.round == state.round and newest.scalars == dict(state.scalars)
-    if same:
-        try:
-            arrays = load_round(objects_at(run), newest).arrays
-        except StorageError:
-            return  # the model is whole, whatever became of the checkpoint
-        same = arrays.keys() == state.arrays.keys() and all(
-            array.dtype == state.arrays[name].dtype and np.array_equal(array, state.arrays[name])
-            for name, array in arrays.items()
-        )
-    if not same:
-        raise CorruptObject(
-            f"{run / 'model.zarr'} is a whole model, but not that of this run; "
-            f"remove it and save the run's own with: bitfleet resume {run}"
-        )
 
 
 def _from_parts(header: Mapping[str, Any], arrays: Mapping[str, Any], path: Place) -> Model:

@@ -1,4 +1,4 @@
-"""What is demanded of header and arrays of a stored model; `ValueError` says what is wrong with them."""
+"""What is demanded of a stored model: of its header and arrays, and of one that is said to be a run's."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..storage.errors import CorruptObject, StorageError
+from ..storage.rounds import load_round
+from ..storage.run import newest_manifest
+from ..storage.s3_objects import objects_at
 from ..tasks.decoder import Decoder, space_of
 from ..tasks.protocols import DataInfo, RoundState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..storage.places import Place
     from .model import Model
 
 
 def state(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> RoundState:
-    """Return the state that header and arrays describe."""
+    """Return the state that header and arrays describe; `ValueError` says what is wrong with them."""
     number, scalars = header["round"], dict(header["scalars"])
     if type(number) is not int or number < 0:
         raise ValueError(f"expected a round >= 0, got {number!r}")
@@ -31,7 +36,7 @@ def state(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> RoundState:
 
 
 def info(stated: Mapping[str, Any]) -> DataInfo:
-    """Return what a header says of the training data."""
+    """Return what a header says of the training data; `ValueError` as `state`."""
     info = DataInfo(**stated)
     for name in ("n_rows", "n_features"):
         value = getattr(info, name)
@@ -55,7 +60,7 @@ def decoder(model: Model, stated: Mapping[str, Any], matrix: np.ndarray) -> Deco
 
 
 def check_encoder(model: Model) -> None:
-    """Raise unless the arrays make the encoder that method and data description promise."""
+    """Raise `ValueError` unless the arrays make the encoder that method and data description promise."""
     try:
         encoder = model.encoder()
     except MemoryError:
@@ -71,3 +76,28 @@ def check_encoder(model: Model) -> None:
         found = getattr(encoder, name)
         if found != expected and not (name == "n_bits" and expected is None):
             raise ValueError(f"it promises {name} = {expected}, its arrays make codes with {name} = {found}")
+
+
+def check_belongs(model: Model, run: Place) -> None:
+    """Raise `CorruptObject` unless the model is what the run's newest round holds, as far as that is read.
+
+    A run may have lost its newest manifest, and its checkpoint be damaged while the model is whole.
+    """
+    newest, state = newest_manifest(run), model.state
+    if newest is None or newest.round < state.round:
+        return
+    same = newest.round == state.round and newest.scalars == dict(state.scalars)
+    if same:
+        try:
+            arrays = load_round(objects_at(run), newest).arrays
+        except StorageError:
+            return  # the model is whole, whatever became of the checkpoint
+        same = arrays.keys() == state.arrays.keys() and all(
+            array.dtype == state.arrays[name].dtype and np.array_equal(array, state.arrays[name])
+            for name, array in arrays.items()
+        )
+    if not same:
+        raise CorruptObject(
+            f"{run / 'model.zarr'} is a whole model, but not that of this run; "
+            f"remove it and save the run's own with: bitfleet resume {run}"
+        )

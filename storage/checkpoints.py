@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import CorruptObject, IdentityMismatch, ManifestConflict, StorageError, StoreUnavailable
 from .faults import NO_FAULTS, Faults
-from .identity import as_json, describe, differences
+from .identity import as_json, check_same_run
 from .manifest import FOLDER, Manifest, manifest_key, manifest_rounds
 from .memory import MemoryCheckpoints, MemoryReference
 from .rounds import (
@@ -196,20 +196,12 @@ class Checkpoints:
                 f"{self._path}/config.json is not the configuration of the committed rounds "
                 f"(SHA-256 {self._config_digest} instead of {manifest.config_digest}); restore that file"
             )
-        found = [
-            item
-            for item in differences(manifest.identity, self._identity)
-            if not (self._allow_environment_change and item[0].split(".")[0] == "environment")
-        ]
-        if not found:
-            return
-        advice = "choose another run directory, or give what the run was started with"
-        if all(name.split(".")[0] == "environment" for name, _, _ in found):
-            advice = (
-                "results may differ in the last bits; resume in the same environment, or allow the change "
-                "(allow_environment_change=True, --allow-environment-change)"
-            )
-        raise IdentityMismatch(f"{self._path} belongs to another run:\n{describe(found)}\n{advice}")
+        check_same_run(
+            self._path,
+            manifest.identity,
+            self._identity,
+            allow_environment_change=self._allow_environment_change,
+        )
 
     def _check_place(self, number: int) -> None:
         """Refuse a round that is committed already, or does not follow the one that this driver knows."""

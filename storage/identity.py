@@ -9,12 +9,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from .digest import canonical_json
+from .errors import IdentityMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ABSENT = "(absent)"
 _METHOD = "method.name"
+_ENVIRONMENT = "environment"  # the one field that a user may allow to differ
 
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,3 +48,27 @@ def describe(found: list[tuple[str, Any, Any]], indent: str = "  ") -> str:
     if any(name == _METHOD for name, _, _ in found):
         found = [one for one in found if one[0] == _METHOD or not one[0].startswith("method.")]
     return "\n".join(f"{indent}{name}: stored {left!r}, given {right!r}" for name, left, right in found)
+
+
+def check_same_run(
+    path: str, stored: Mapping[str, Any], given: Mapping[str, Any], *, allow_environment_change: bool
+) -> None:
+    """Raise `IdentityMismatch`, naming each field, unless a run at ``path`` may go on as what is given."""
+    found = [
+        item
+        for item in differences(stored, given)
+        if not (allow_environment_change and _is_environment(item[0]))
+    ]
+    if not found:
+        return
+    advice = "choose another run directory, or give what the run was started with"
+    if all(_is_environment(name) for name, _, _ in found):
+        advice = (
+            "results may differ in the last bits; resume in the same environment, or allow the change "
+            "(allow_environment_change=True, --allow-environment-change)"
+        )
+    raise IdentityMismatch(f"{path} belongs to another run:\n{describe(found)}\n{advice}")
+
+
+def _is_environment(name: str) -> bool:
+    return name.split(".")[0] == _ENVIRONMENT
