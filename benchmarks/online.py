@@ -143,6 +143,9 @@ def compare(
             result["loss_after_coding_the_burn_in_again"] = round(
                 whole - mean_precision(codes, coded, nearest), 4
             )
+            coder.rebase()
+            again, coded = coder.encoder.encode(rows), coder.encoder.encode(queries)
+            result["map_10nn_after_a_rebase"] = round(mean_precision(again, coded, nearest), 4)
         print(json.dumps(result, default=float), flush=True)
 
 

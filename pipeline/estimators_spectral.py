@@ -120,11 +120,11 @@ class SSBC(BinaryHasher):
         rows, method, state = self._more(X)
         if self.mode == "online":
             self._coder.push(rows)
-            return self._became(method, method.coded(state, self._coder, state.round + 1), rows)
+            return self._became(method, method.coded(state, self._coder, state.round + 1))
         sketch = method.sketch(state)
         for _, tile in affinities_of(state).tiles(rows, rows.dtype):
             sketch.partial_fit(tile)
-        return self._became(method, method.finished(state, sketch, state.round + 1), rows)
+        return self._became(method, method.finished(state, sketch, state.round + 1))
 
     def partial_fit_encode(self, X: Vectors) -> tuple[np.ndarray, np.ndarray]:
         """Code rows one after the other, each before the next is seen, and learn from them.
@@ -149,8 +149,32 @@ class SSBC(BinaryHasher):
             raise ValueError('expected mode="online": codes of a growing sketch are not comparable otherwise')
         rows, method, state = self._more(X)
         found = self._coder.encode_next(rows)
-        self._became(method, method.coded(state, self._coder, state.round + 1), rows)
+        self._became(method, method.coded(state, self._coder, state.round + 1))
         return found
+
+    def rebase(self) -> SSBC:
+        """Begin a new version of codes with the directions that the sketch has now (mode "online").
+
+        For when ``monitor_.rebase_advised``.  Codes of the versions before are not comparable with those to
+        come: make them again with `encode`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the mode is not "online", or nothing has been learned yet.
+        """
+        if self.mode != "online" or not hasattr(self, "model_"):
+            raise ValueError('expected mode="online" and some rows learned from: there is nothing to rebase')
+        method: Any = self.model_.method
+        if not hasattr(self, "_coder"):
+            self._coder = method.coder(self.model_.state)
+        self._coder.rebase()
+        state = self.model_.state
+        return self._became(method, method.coded(state, self._coder, state.round + 1))
 
     def fit(self, X: Vectors, y: Any = None, **options: Any) -> SSBC:
         """Learn from the rows of ``X``; see `BinaryHasher.fit` for the options."""
@@ -175,9 +199,9 @@ class SSBC(BinaryHasher):
             self._coder = method.coder(state)
         return rows, method, state
 
-    def _became(self, method: Any, state: Any, rows: np.ndarray) -> SSBC:
+    def _became(self, method: Any, state: Any) -> SSBC:
         """Take over what was learned."""
-        info = DataInfo(state.scalars["n_rows"], rows.shape[1], state.scalars["dtype"])
+        info = DataInfo(state.scalars["n_rows"], state.arrays["anchors"].shape[1], state.scalars["dtype"])
         self.model_ = Model(method, state, info)
         self.mean_ = state.arrays["origin"]
         for attribute, scalar in self._reported.items():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .protocols import Arrays, JSONScalar
 
 FLIP_LIMIT = 0.02
-DRIFT_LIMIT = 3.0  # observed flips over predicted ones
+DRIFT_LIMIT = 3.2  # observed flips over predicted ones
 MIXING_LIMIT = 1.03
 ENERGY_LIMIT = 0.97
 
@@ -54,7 +54,7 @@ class Monitor:
     energy : float
         `alignment.energy_share` of the projection.
     drift_alarm, mixing_alarm : bool
-        Whether ``drift`` was ever beyond 3, ``mixing`` ever beyond 1.03.
+        Whether ``drift`` was beyond 3.2, ``mixing`` beyond 1.03, ever since the last rebase.
     rebase_advised : bool
         Whether mixing is beyond 1.03 or energy below 0.97 now.
     """
@@ -150,8 +150,9 @@ class OnlineCoder:
         """Begin a new major version with the directions of the sketch as they are."""
         if len(self.pending):
             self._learn(self._encoder.affinities_of(self.pending))
-        vectors, _ = self._directions()
+        vectors, values = self._directions()
         self._set(self._filled(vectors), major=True)
+        self.monitor = Monitor(self.sketch.n_samples_seen_, self._predict(values))
         self.shadow, self.n_frozen, self.n_doubled = self.projection, -1, self.sketch.n_samples_seen_
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:

@@ -116,7 +116,7 @@ class SSBC(SampledMethod):
         """Sketch affinities, or code the rows one after the other."""
         if self.mode == "online":
             return OnlinePass(self.coder(state))
-        return AffinitySketch(affinities_of(state), self._sketch_size, self._buffer_size, self.sketch_dtype)
+        return AffinitySketch(affinities_of(state), self._sketch_size, self.buffer_size, self.sketch_dtype)
 
     def advance(self, state: RoundState, summary: Arrays) -> RoundState:
         """Take anchors, sigma and mean from the sample, or directions from the sketch."""
@@ -184,7 +184,7 @@ class SSBC(SampledMethod):
 
     def new_sketch(self, n_anchors: int, arrays: Arrays | None = None) -> Sketch:
         """Return a sketch of affinities, empty or with the content of ``arrays``."""
-        return sketch_for(n_anchors, self._sketch_size, self._buffer_size, self.sketch_dtype, arrays)
+        return sketch_for(n_anchors, self._sketch_size, self.buffer_size, self.sketch_dtype, arrays)
 
     def finished(self, state: RoundState, sketch: Sketch, round: int) -> RoundState:
         """Return the finished state of a sketch of all rows so far."""
@@ -209,9 +209,14 @@ class SSBC(SampledMethod):
         return 2 * (self.n_bits + self.drop_first) if self.sketch_size is None else self.sketch_size
 
     @property
-    def _buffer_size(self) -> int:
-        """Rows that a sketch holds in memory: as many for a small one as for the default."""
-        return max(2 * self._sketch_size, 4 * (self.n_bits + self.drop_first))
+    def buffer_size(self) -> int:
+        """Rows that a sketch holds in memory: 4 directions' worth, and 8 where it has hardly a row for each.
+
+        The fewer rows are kept the more matter the times at which they shrink.
+        """
+        directions = self.n_bits + self.drop_first
+        ample = 2 * self._sketch_size >= 3 * directions
+        return max(2 * self._sketch_size, (4 if ample else 8) * directions)
 
     def sampled(self, state: RoundState) -> np.ndarray:
         """Return the numbers of the sampled rows, ascending; the first that were drawn are the anchors."""

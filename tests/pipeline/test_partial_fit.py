@@ -61,6 +61,23 @@ def test_a_fitted_or_unpickled_estimator_goes_on() -> None:
     np.testing.assert_array_equal(refit.encode(X), early)
 
 
+def test_a_rebase_begins_new_codes() -> None:
+    X = rows(3000)
+    est = bf.SSBC(**PARAMS, mode="online").partial_fit(X)
+    assert est.n_frozen_ > 0
+    before = est.model_.digest
+    copied = pickle.loads(pickle.dumps(est))
+    for each in (est, copied):
+        each.rebase()
+        assert each.n_frozen_ == -1
+        each.partial_fit(X)
+        assert each.n_frozen_ > 0
+    assert est.model_.digest == copied.model_.digest != before
+    for other in (bf.SSBC(**PARAMS), bf.SSBC(**PARAMS, mode="online")):
+        with pytest.raises(ValueError, match="nothing to rebase"):
+            other.rebase()
+
+
 def test_what_cannot_be_streamed_is_refused() -> None:
     X = rows(100)
     with pytest.raises(ValueError, match='expected mode="online"'):

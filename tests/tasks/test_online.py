@@ -90,8 +90,8 @@ def stream(n: int, seed: int = 0, *, kinds: int = 12) -> np.ndarray:
     return (centres[rng.integers(kinds, size=n)] + rng.normal(size=(n, 6))).astype(np.float32)
 
 
-def coder(**more: Any) -> OnlineCoder:
-    anchors = stream(60, 1)
+def coder(anchors: np.ndarray | None = None, **more: Any) -> OnlineCoder:
+    anchors = stream(60, 1) if anchors is None else anchors
     arrays, scalars = describe(anchors, np.ones(60, bool), "auto", center=True)
     sigma: Any = scalars["sigma"]
     affinities = Affinities(arrays["origin"], arrays["anchors"], sigma, arrays["affinity_mean"])
@@ -164,6 +164,27 @@ def test_drift_is_noticed_and_a_rebase_begins_a_new_version() -> None:
     c.rebase()
     assert (c.major, c.minor, c.frozen) == (1, 0, False)
     assert mixing_index(c.sketch.components_, c.sketch.energies_, c.projection) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_mixing_tells_a_stream_that_begins_with_one_kind(is_sorted: bool) -> None:
+    """The anchors and the first projection are of what came first; the basis stays aligned with it."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(12, size=6000)
+    centres = np.random.default_rng(99).normal(size=(12, 6)) * 2
+    X = (centres[np.sort(kinds) if is_sorted else kinds] + rng.normal(size=(6000, 6))).astype(np.float32)
+    c = coder(X[np.sort(rng.choice(600, 60, replace=False))])
+    c.push(X)
+    assert c.monitor.mixing_alarm == is_sorted
+    assert c.monitor.mixing == pytest.approx(1.01 if not is_sorted else 1.08, abs=0.04)
+    if is_sorted:
+        assert c.monitor.rebase_advised
+        c.rebase()
+        assert not c.monitor.rebase_advised
+        c.push(X[rng.permutation(6000).repeat(2)])
+        assert c.frozen
+        assert c.monitor.n_rows > 12_000
+        assert not c.monitor.mixing_alarm
 
 
 def test_fewer_anchors_than_bits_are_filled_up() -> None:
