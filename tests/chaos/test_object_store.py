@@ -16,6 +16,7 @@ from bitfleet.storage.rounds import read_chain
 from bitfleet.storage.run import status
 from bitfleet.storage.s3_objects import objects_at
 from chaos_cases import PLAN, method_of
+from distributed.protocol import pickle as wire
 
 SEEN = r"2 of 2 workers cannot read what .* s3://.*plain http.*the variables AWS_"
 
@@ -74,13 +75,29 @@ def test_a_worker_that_cannot_reach_the_store_is_named(s3, workers, data):
         bf.train(data, str(s3 / "run"), "lsh", n_bits=8, scheduler=workers)
 
 
-def test_arrays_are_kept_with_the_run(s3, workers):
+@pytest.fixture
+def sent(workers, monkeypatch):
+    """Everything that goes to the scheduler in pickled form from now on."""
+    seen, dumps = [], wire.dumps
+
+    def recorded(*args, **kwargs):
+        seen.append(dumps(*args, **kwargs))
+        return seen[-1]
+
+    monkeypatch.setattr(wire, "dumps", recorded)
+    return seen
+
+
+def test_arrays_are_kept_with_the_run_and_credentials_stay_at_home(s3, workers, sent):
     rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
     est = bf.LSH(n_bits=16, random_state=0).fit(rows, scheduler=workers, checkpoint=str(s3 / "run"))
     alone = bf.LSH(n_bits=16, random_state=0).fit(rows)
     assert est.model_.digest == alone.model_.digest
     assert bf.open_dataset(str(s3 / "run/data.zarr")).n_rows == 200
     assert bf.load(str(s3 / "run")).digest == est.model_.digest
+    assert any(str(s3).encode() in message for message in sent)
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"):
+        assert not any(os.environ[name].encode() in message for message in sent)
     with pytest.raises(IdentityMismatch, match="seed"):
         bf.LSH(n_bits=16, random_state=1).fit(rows, scheduler=workers, checkpoint=str(s3 / "run"))
 
