@@ -27,7 +27,7 @@ from .identity import as_json, describe, differences
 from .manifest import FOLDER, Manifest, manifest_rounds
 from .places import make_folder, place
 from .rounds import read_manifest
-from .s3_objects import objects_at
+from .s3_objects import objects_at, require_conditions
 from .safe import parse_json
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class RunDirectory:
             raise DestinationExists(f"{folder} is a file; a run needs a folder of its own")
         wanted = as_json(config)
         make_folder(folder)
+        if not cls.exists(folder):
+            require_conditions(folder)
         if objects_at(folder).create(CONFIG, _text(wanted)):
             return cls(folder, wanted, json_digest(wanted))
         there = cls.open(folder)

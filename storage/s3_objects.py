@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from typing import TYPE_CHECKING
 
-from .errors import CorruptObject
+from .errors import CorruptObject, StoreRefused
 from .faults import NO_FAULTS, Faults
 from .object_paths import ObjectPath
 from .objects import LocalObjects, ObjectRecord
@@ -28,6 +29,28 @@ def objects_at(path: PathLike, faults: Faults = NO_FAULTS) -> ObjectStore:
     """Return the store of the objects below a place."""
     found = place(path)
     return S3Objects(found, faults) if isinstance(found, ObjectPath) else LocalObjects(found, faults)
+
+
+def require_conditions(path: PathLike) -> None:
+    """Make sure that the store of a place honours conditional puts, where a commit relies on them.
+
+    Raises
+    ------
+    StoreRefused
+        If it lets a second writer overwrite what the first has made.
+    """
+    found = place(path)
+    if not isinstance(found, ObjectPath):
+        return
+    probe = found / f".probe-{uuid.uuid4().hex}"
+    try:
+        if probe.create(b"first") and probe.create(b"second"):
+            raise StoreRefused(
+                f"{found}: this object store ignores `If-None-Match: *`, so two drivers could overwrite each "
+                "other's rounds; use one that honours it, or keep the run on a disk"
+            )
+    finally:
+        probe.unlink()
 
 
 class S3Objects:

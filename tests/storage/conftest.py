@@ -44,7 +44,8 @@ class BadLine(ThreadingHTTPServer):
 
     ``policy(number, method, path)`` returns ``""`` (pass on), ``"throttle"`` (503), ``"refuse"`` (403),
     ``"lose request"``, ``"lose answer"`` (carried out, but the line breaks before the answer), ``"cut"``
-    (the line breaks in the middle of the answer), or ``"slow"`` (half of the answer, a pause, the rest).
+    (the line breaks in the middle of the answer), ``"ignore"`` (conditions are not passed on), or ``"slow"``
+    (half of the answer, a pause, the rest).
     """
 
     daemon_threads = True
@@ -75,7 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._break()
             return
         line = http.client.HTTPConnection(server.target, timeout=30)
-        line.request(self.command, self.path, body, dict(self.headers))
+        headers = dict(self.headers)
+        if action == "ignore":
+            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
+        line.request(self.command, self.path, body, headers)
         answer = line.getresponse()
         data = answer.read()
         line.close()

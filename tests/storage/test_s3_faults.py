@@ -147,6 +147,13 @@ def test_a_store_that_cannot_be_reached_is_no_corruption(s3, bad_line, monkeypat
     assert reader.read(RowRange(0, 100)).vectors.shape == (100, 5)
 
 
+def test_a_store_that_ignores_conditions_is_refused_before_anything_is_written(driver, s3, bad_line):
+    bad_line.policy = lambda number, method, path: "ignore"
+    with pytest.raises(StoreRefused, match="ignores `If-None-Match"):
+        RunDirectory.create(s3 / "run", driver.CONFIG)
+    assert s3.walk() == []
+
+
 # --- access, and what is never said ---------------------------------------------------------------------
 
 
