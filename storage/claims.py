@@ -102,7 +102,7 @@ def remove_abandoned(folder: Place, prefix: str) -> None:
 
 
 def release_folder(path: Place) -> None:
-    """Take the claim off a folder that is complete but for its marker."""
+    """Take the claim off a folder that has its marker; one without both would be nobody's for good."""
     (path / CLAIM).unlink(missing_ok=True)
     if not isinstance(path, ObjectPath):
         sync_folder(path)
@@ -110,11 +110,14 @@ def release_folder(path: Place) -> None:
 
 def abandon(path: Place) -> None:
     """Remove what this process has begun to write, unless another one has taken it over."""
-    if isinstance(path, ObjectPath):
-        claim = _read(path)
-        ours = (claim.get("where"), claim.get("pid")) == (_where(), os.getpid())
-        if (claim and not ours) or (path / "zarr.json").exists():
-            return
+    claim = _read(path)
+    ours = (claim.get("where"), claim.get("pid")) == (_where(), os.getpid())
+    if (claim and not ours) or (path / "zarr.json").exists():
+        return
+    if not isinstance(path, ObjectPath):  # a kill must not leave a part of it, unclaimed, under its name
+        aside = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+        with contextlib.suppress(OSError):
+            path = path.rename(aside)
     remove_tree(path)
 
 

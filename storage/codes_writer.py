@@ -155,10 +155,10 @@ def finish_codes(path: str | os.PathLike[str], chunk_digests: Iterable[Mapping[s
         if (_sha256(rows), lists) != (receipts[start]["sha256"], receipts[start].get("sha256_active")):
             raise CorruptObject(f"{path}: rows {start} to {stop} are not what their task wrote; encode again")
         digest.update(rows)
-    release_folder(path)
     sync(path)
     head = {"bitfleet_format": "codes", "format_version": FORMAT_VERSION, "digest": digest.hexdigest()}
     write_sealed_group(path, head | about, ["codes"] if active is None else ["codes", "active"])
+    release_folder(path)
     return open_codes(path)
 
 

@@ -125,7 +125,6 @@ class DatasetWriter:
         """Write what is pending, flush to disk, then the marker; return the finished dataset."""
         if self._pending or not self._arrays:
             self._flush()
-        release_folder(self.path)
         sync(self.path)
         attributes = {
             "bitfleet_format": "dataset",
@@ -135,6 +134,7 @@ class DatasetWriter:
             "label_names": list(label_names),
         }
         write_sealed_group(self.path, attributes | self.attrs, self._arrays)
+        release_folder(self.path)
         return open_dataset(self.path)
 
     def abort(self) -> None:

@@ -119,7 +119,8 @@ class Killer:
         run = str(folder / "run")
         command = ["train", str(self.data), run, "--method", name, *flags, *plan, "--workers", "1", "--quiet"]
         driver = subprocess.Popen([sys.executable, "-m", "bitfleet.pipeline.cli", *command])
-        wait_until(lambda: list((folder / "run/manifests").glob("0*")) or driver.poll() is not None)
+        manifests = folder / "run/manifests"
+        wait_until(lambda: list(manifests.glob("0*")) or driver.poll() is not None, PATIENCE)
         time.sleep(delay)
         found = bf.Job(run).status()
         children = psutil.Process(driver.pid).children(recursive=True) if driver.poll() is None else []
@@ -182,7 +183,13 @@ def main(folder: str, start: str = "0", stop: str = "100") -> int:
     with Killer(Path(folder)) as killer:
         for number in range(int(start), int(stop)):
             if number not in done:
-                done[number] = killer.kill(number)
+                try:
+                    done[number] = killer.kill(number)
+                except bf.JobFailed as error:
+                    done[number] = {"number": number, "same": False, "problems": [str(error)], "orphans": []}
+                except (TimeoutError, AssertionError, bf.ClusterLost) as error:  # the machine was too slow
+                    print(f"kill {number} could not be made: {error!r}", file=sys.stderr, flush=True)
+                    continue
                 with log.open("a") as file:
                     file.write(json.dumps(done[number]) + "\n")
                 print(json.dumps(done[number]), flush=True)

@@ -11,7 +11,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from bitfleet.storage import claims, codes
+from bitfleet.storage import claims, codes, codes_writer, dataset_writer
 from bitfleet.storage.datasets import DatasetWriter, open_dataset
 from bitfleet.storage.errors import CorruptObject, DestinationExists
 
@@ -151,3 +151,44 @@ def test_a_writer_that_was_moved_takes_over_what_is_its_own(tmp_path):
     with claims.owned_by("job"):
         write_codes(path)
     assert json.loads((path / claims.CLAIM).read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("kind", ["dataset", "codes"])
+def test_there_is_no_moment_without_claim_and_marker(tmp_path, monkeypatch, kind):
+    """A kill in any moment leaves what the same command takes over, or what is whole."""
+    path, module = tmp_path / "x.zarr", dataset_writer if kind == "dataset" else codes_writer
+    seen = []
+
+    def finish():
+        if kind == "dataset":
+            return write_dataset(path).close()
+        writer = write_codes(path)
+        return codes.finish_codes(path, [writer.write(0, np.ones((2, 1), np.uint8))])
+
+    def watched(call):
+        def wrapper(*arguments, **options):
+            seen.append(((path / claims.CLAIM).exists(), (path / "zarr.json").exists()))
+            result = call(*arguments, **options)
+            seen.append(((path / claims.CLAIM).exists(), (path / "zarr.json").exists()))
+            return result
+
+        return wrapper
+
+    for name in ("sync", "write_sealed_group", "release_folder"):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    finish()
+    assert len(seen) == 6
+    assert all(claimed or marked for claimed, marked in seen)
+    assert not (path / claims.CLAIM).exists()
+
+
+def test_what_another_writer_has_taken_over_is_not_removed(tmp_path):
+    path = tmp_path / "x.zarr"
+    write_codes(path)
+    claim = json.loads((path / claims.CLAIM).read_text())
+    (path / claims.CLAIM).write_text(json.dumps(claim | {"where": "another machine"}))
+    claims.abandon(path)
+    assert path.exists()
+    (path / claims.CLAIM).write_text(json.dumps(claim))
+    claims.abandon(path)
+    assert list(tmp_path.iterdir()) == []
