@@ -220,6 +220,7 @@ class ObjectPath:
         keys = [f"{self.key}/{item['path']}" if self.key else item["path"] for item in self.walk()]
         if self.key:
             keys.append(self.key)
+        keys.reverse()  # a kill in between leaves no marker over a part, and no part without its claim
         for at in range(0, len(keys), _DELETED_AT_ONCE):
             part = keys[at : at + _DELETED_AT_ONCE]
             repeated(lambda part=part: obstore.delete(self.store, part), self)  # type: ignore[misc]
