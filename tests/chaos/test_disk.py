@@ -85,7 +85,10 @@ class FailsAt(Faults):
 
 
 @pytest.mark.parametrize("point", WRITES)
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(errno.EIO, id="EIO"), pytest.param(errno.ENOSPC, id="ENOSPC", marks=pytest.mark.long)],
+)
 def test_an_error_at_each_write_leaves_a_run_that_goes_on(data, undisturbed, tmp_path, point, number):
     name, params = method_of("posh")
     run = prepare(data, tmp_path / "run", build_method(name, params), **PLAN)

@@ -115,7 +115,10 @@ def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk
     assert (model.digest, codes.digest) == undisturbed(case, dtype)
 
 
-@pytest.mark.parametrize("case", marked(METHODS))
+@pytest.mark.parametrize(
+    "case",
+    [case if case in DEADLY else pytest.param(case, marks=pytest.mark.long) for case in METHODS],
+)
 def test_started_by_one_worker_and_resumed_by_four_with_other_memory(
     clusters, small, data, undisturbed, tmp_path, case
 ):
