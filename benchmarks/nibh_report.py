@@ -22,7 +22,7 @@ Done = dict["Cell", dict[str, Any]]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 DATA = {"mnist": "MNIST", "random": "Random", "squares": "squares", "embeddings": "embeddings"}
-OURS = ("paper", "isometric", "calibrated", "cg")
+OURS = {"paper": "tab:red", "isometric": "tab:orange", "calibrated": "tab:purple", "cg": "black"}
 MEASURES = {
     "delta": "δ", "scale_999": "99.9 %", "calibrated_999": "99.9 %, calibrated", "map@10": "MAP@10",
     "map@50": "MAP@50", "map@500": "MAP@500", "tau@500": "τ@500",
@@ -164,6 +164,7 @@ def _draw_lengths(path: Path, done: Done) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from PIL import Image
 
     done = {cell: values for cell, values in done.items() if cell.table == "lengths"}
     data = [name for name in DATA if any(cell.data == name for cell in done)]
@@ -171,24 +172,29 @@ def _draw_lengths(path: Path, done: Done) -> None:
     figure, axes = plt.subplots(
         len(data), 4, figsize=(15, 3.6 * len(data)), squeeze=False, layout="constrained"
     )
-    colours = plt.get_cmap("tab20").colors
+    others = [row for row in METHODS if row not in OURS]
+    colours = OURS | dict(zip(others, (*plt.get_cmap("tab20").colors[1::2], "tab:blue"), strict=True))
     for line, source in zip(axes, data, strict=True):
         for axis, (key, title) in zip(line, panels.items(), strict=True):
-            for number, (row, (name, *_)) in enumerate(METHODS.items()):
+            for row, (name, *_) in METHODS.items():
                 lengths = sorted({c.bits for c in done if (c.data, c.row) == (source, row)})
                 found = [_found(done, row=row, data=source, bits=bits) for bits in lengths]
                 means = [np.mean([values[key] for values in each]) for each in found]
                 mine = row in OURS
                 axis.plot(
-                    lengths, means, color=colours[number], label=name, lw=2.2 if mine else 1.1,
+                    lengths, means, color=colours[row], label=name, lw=2.2 if mine else 1.1,
                     ls="-" if mine or row == "itq" else "--", marker="o" if mine else None, ms=3,
                 )  # fmt: skip
             axis.set_title(f"{DATA[source]}: {title}", fontsize=10)
             axis.set_xlabel("bits")
             axis.grid(alpha=0.3)
-    axes[0][0].legend(fontsize=7, frameon=False, ncols=2)
-    figure.savefig(path, dpi=80)
+    lines = axes[0][0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=8, fontsize=9, frameon=False)
+    figure.savefig(path, dpi=70)
     plt.close(figure)
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(64)
+    few.save(path, optimize=True)
 
 
 def _found(done: Done, **which: Any) -> list[dict[str, Any]]:
