@@ -143,7 +143,7 @@ def test_a_dry_run_writes_nothing(data: Path) -> None:
         (["train", "x.zarr", "run", "--method", "ithq"], 2, r"unknown method 'ithq'.* did you mean 'itq'\?"),
         (["train", "x.zarr", "run", "--method", "itq", "--set", "iter=3"], 2, "no parameter 'iter'"),
         (["train", "x.zarr", "run", "--method", "itq", "--set", "n_iter"], 2, "expected key=value"),
-        (["train", "x.zarr", "run", "--method", "itq", "--scheduler", "slurm"], 2, "expected .local."),
+        (["train", "x.zarr", "run", "--method", "itq", "--scheduler", "yarn"], 2, "expected .local."),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", ""], 2, "expected .local."),
         (["train", "x.npz", "run", "--method", "itq"], 3, "expected a dataset, this is a file"),
         (
