@@ -158,6 +158,7 @@ def test_a_job_that_fails_says_so(site, data, tmp_path):
     assert job.status()["stage"] == "encode"
 
 
+@pytest.mark.long  # the short one is in cluster/test_lost.py
 def test_a_scheduler_that_dies_ends_both_kinds_of_driver(cli, data, expected, tmp_path):
     """A driver here ends with exit code 5, one on a worker ends with it; both runs go on elsewhere."""
     command = ("train", data, tmp_path / "here", "--method", "posh", "--n-bits", 96, "--n-active", 6, "--set",
