@@ -6,7 +6,7 @@
 Sentence embeddings (all-MiniLM-L6-v2 of WordNet glosses, 384 floats, neighbours by cosine), GloVe vectors of
 the 60,000 most frequent words (100 floats, by cosine; `make_glove.py`), GIST of CIFAR-10 (512 floats,
 Euclidean). A split draws 1,000 queries and searches all other rows; everything is trained on the same 20,000
-of these. Settings were chosen on another split (`--validation`), whose queries no other split draws.
+of these. Settings were chosen on other draws of queries (`--validation` is one that no split draws from).
 
 recall10@10 and @100: the share of the 10 true neighbours among the first 10 or 100 found, in percent;
 rescored: three times as many candidates, the original vectors put them in order.  Times are CPU seconds of

@@ -108,30 +108,30 @@ def margins(found: Found) -> str:
                     names.add(NAMES[best])
                     points.append(ours[split]["@10"] - there[best])
             spread = np.std([cell["@10"] for cell in ours.values()], ddof=min(1, len(ours) - 1))
+            spread_told = f"{spread:.1f}" if len(ours) > 1 else "one split"
             told = ", ".join(f"{p:+.1f}" for p in points)
-            lines.append(f"| {title} | {n} | {', '.join(sorted(names))} | {told} | {spread:.1f} |")
+            lines.append(f"| {title} | {n} | {', '.join(sorted(names))} | {told} | {spread_told} |")
     return "\n".join(lines)
 
 
 def time_table(found: Found) -> str:
     """Return seconds on the first data set, a line for each method and size."""
     lines = [
-        "CPU seconds of one thread on the sentence embeddings (training on 20,000, encoding 49,000, 1,000",
-        "queries at once for 300 neighbours), and by how many MB the process grew in training:",
+        "CPU seconds of one thread on the sentence embeddings (training on 20,000, encoding 49,000),",
+        "and by how many MB the process grew in training:",
         "",
-        "| | bytes | train | encode | search | MB |",
-        "|---|---|---|---|---|---|",
+        "| | bytes | train | encode | MB |",
+        "|---|---|---|---|---|",
     ]
     for row, name in NAMES.items():
         for (data, r, n), cell in sorted(found.items()):
             if (data, r) != ("sentences", row) or not all("train seconds" in v for v in cell.values()):
                 continue
-            train, encode, search = (
-                np.median([v[f"{what} seconds"] for v in cell.values()])
-                for what in ("train", "encode", "search")
+            train, encode = (
+                np.median([v[f"{what} seconds"] for v in cell.values()]) for what in ("train", "encode")
             )
             grown = np.median([v["train MB"] for v in cell.values()])
-            lines.append(f"| {name} | {n} | {train:.1f} | {encode:.1f} | {search:.1f} | {grown:.0f} |")
+            lines.append(f"| {name} | {n} | {train:.1f} | {encode:.1f} | {grown:.0f} |")
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ ESTIMATORS = {
     "nibh_cg": bf.NIBHCG(n_bits=16, n_iter=3, n_warm=2, n_polish=1, n_moves=5, random_state=0),
     "fruit_fly": bf.FruitFly(n_bits=16, n_active=4, random_state=0),
     "pursuit": bf.PursuitHash(n_bits=16, n_active=4, n_epochs=2, random_state=0),
+    "sparse_coding": bf.SparseCoding(n_bits=16, n_active=4, n_iter=2, random_state=0),
     "posh": bf.POSH(n_bits=16, n_active=4, n_epochs=2, random_state=0),
     "posh union": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="union", random_state=0),
     "posh paper": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="paper", batch_size=8, random_state=0),
@@ -121,6 +122,9 @@ def test_numbers_near_the_limits(estimator: Any) -> None:
         np.testing.assert_array_equal(estimator.fit(huge).transform(huge), expected)
         with pytest.raises(ValueError, match="squared ones overflow float64; rescale the vectors"):
             bf.evaluate(estimator, huge, huge[:3], ["recall1@1"])
+    elif isinstance(estimator, bf.SparseCoding):
+        with pytest.raises(ValueError, match="the vectors hold NaN, infinity or huge numbers"):
+            estimator.fit(huge)
     else:
         with pytest.raises(ValueError, match="the covariance overflows float64; rescale the vectors"):
             estimator.fit(huge)
