@@ -84,13 +84,13 @@ def is_paused(dask_worker) -> bool:
 def test_workers_that_dask_has_paused_give_up_what_they_keep_and_go_on(data, undisturbed, tmp_path):
     """The kept blocks alone fill the only worker, so it computes nothing until they are gone."""
     name, params = method_of("posh")
-    config = {"distributed.worker.memory.pause": 0.28, "distributed.worker.memory.spill": False}
-    with dask.config.set(config), connect("local", n_workers=1, memory_limit="1 GiB") as client:
-        assert client.submit(fill, 250 * MiB).result() > 0.29 * 2**30
+    config = {"distributed.worker.memory.pause": 0.3, "distributed.worker.memory.spill": False}
+    with dask.config.set(config), connect("local", n_workers=1, memory_limit="1200 MiB") as client:
+        assert client.submit(fill, 340 * MiB).result() > 0.3 * 1200 * MiB
         wait_until(lambda: all(client.run(is_paused).values()))
         model = bf.train(data, tmp_path / "run", name, scheduler=client, **PLAN, **params)
         (rss,) = client.run(lambda: psutil.Process().memory_info().rss).values()
-    assert rss < 0.28 * 2**30
+    assert rss < 0.3 * 1200 * MiB
     assert model.digest == undisturbed("posh")[0]
 
 
