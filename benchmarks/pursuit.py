@@ -5,9 +5,11 @@
 Each seed draws 1,000 queries, targets in random order, 5,000 training rows and the start. Both methods have
 1,024 bits and work on the same principal components of the targets: 64 (MNIST), 128 (GIST of CIFAR-10), all
 384 (sentence embeddings of WordNet glosses). `--validation` draws other queries than any seed's; settings
-were chosen on these. `--speed` times the choice of bits, CPU time of this thread, least of five runs.
+were chosen on these. `--speed` times the choice of bits, CPU time of this thread, least of five runs, and
+training on the data sets (`--data`), least of three.
 
-Cells that are there are not computed again. Prints JSON lines, then a Markdown table on standard error.
+Cells that are there are not computed again. Prints JSON lines, then two Markdown tables on standard error:
+all measures, and what each row has more than POSH.
 """
 
 from __future__ import annotations
@@ -38,6 +40,19 @@ FOLDER = Path(__file__).resolve().parent / "results" / "pursuit"
 N_BITS, N_QUERIES, N_TRAIN = 1024, 1000, 5000
 COMPONENTS = {"mnist": 64, "cifar10_gist": 128, "sentences": 384}
 METRICS = ("map@1000", "precision@1000", "recall10@10", "recall10@100")
+SETTINGS = (("beta", float), ("n_refine", int))
+#: rows beside "pursuit": the same dictionaries with winner-take-all and with pursuit
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "posh": ("posh", {}),
+    "posh-greedy": ("posh", {"assign": "greedy"}),
+    "spherical": ("spherical_hash", {}),
+    "spherical-greedy": ("spherical_hash", {"assign": "greedy"}),
+    "rows-wta": ("pursuit_hash", {"dictionary": "rows", "beta": 0.0}),
+    "rows-greedy": ("pursuit_hash", {"dictionary": "rows"}),
+    "kmeans-wta": ("pursuit_hash", {"beta": 0.0, "n_refine": 0}),
+    "kmeans-greedy": ("pursuit_hash", {"n_refine": 0}),
+    "kmeans-balanced": ("pursuit_hash", {"n_balance": 20}),
+}
 VALIDATION = 1000  # the seed of queries that no other seed draws from
 
 
@@ -81,15 +96,15 @@ def draw(data: str, seed: int) -> Trial:
 
 
 def cell(data: str, seed: int, n_active: int, row: str) -> dict[str, Any]:
-    """Return one method's measures in percent; ``row`` is "posh", "pursuit" or "pursuit-<beta>"."""
+    """Return a row's measures in percent: one of `ROWS`, or "pursuit[-<beta>[-<n_refine>]]"."""
     file = FOLDER / f"{data}-{row}-{n_active}-seed{seed}.json"
     if file.is_file():
         return json.loads(file.read_text())
     trial = draw(data, seed)
-    name, _, beta = row.partition("-")
-    params: dict[str, Any] = {"n_components": COMPONENTS[data]} | ({"beta": float(beta)} if beta else {})
+    settings = zip(SETTINGS, row.split("-")[1:], strict=False)
+    name, params = ROWS.get(row) or ("pursuit_hash", {key: kind(text) for (key, kind), text in settings})
     begun = time.process_time()
-    method = get({"posh": "posh", "pursuit": "pursuit_hash"}[name])(N_BITS, n_active, **params)
+    method = get(name)(N_BITS, n_active, n_components=COMPONENTS[data], **params)
     model = fit(method, trial.training, trial.moments, seed)
     trained = time.process_time() - begun
     result = evaluate(model, trial.targets, trial.queries, METRICS, seed=seed)
@@ -138,6 +153,26 @@ def selection_times(n_active: int = 32, n_rows: int = 8192) -> dict[str, float]:
     return {name: round(value, 2) for name, value in least.items()}
 
 
+def training_times(data: str, n_active: int = 32) -> dict[str, float]:
+    """Return seconds of training on 5,000 rows, moments given: POSH's fast schedules and pursuit."""
+    trial = draw(data, 0)
+    runs: dict[str, tuple[str, dict[str, Any]]] = {
+        "posh": ("posh", {}),
+        "posh, union": ("posh", {"schedule": "union"}),
+        "pursuit": ("pursuit_hash", {}),
+        "pursuit, not refined": ("pursuit_hash", {"n_refine": 0}),
+    }
+    least = dict.fromkeys(runs, np.inf)
+    for round_ in range(4):
+        for label, (name, params) in runs.items():
+            method = get(name)(N_BITS, n_active, n_components=COMPONENTS[data], **params)
+            begun = time.thread_time()
+            fit(method, trial.training, trial.moments, 0)
+            if round_:
+                least[label] = min(least[label], time.thread_time() - begun)
+    return {label: round(value, 2) for label, value in least.items()}
+
+
 def table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) -> str:
     """Return means and standard deviations over seeds as Markdown."""
     names = (*METRICS, "n_live_bits", "effective_bits", "participation_ratio")
@@ -154,19 +189,44 @@ def table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def differences(found: dict[tuple[str, int, str], list[dict[str, Any]]], other: str = "posh") -> str:
+    """Return what each row has more than another one, seed by seed: means and standard deviations."""
+    lines = ["| data | ones | row | " + " | ".join(METRICS) + " |", "|---" * (3 + len(METRICS)) + "|"]
+    for (data, n_active, row), cells in found.items():
+        base = found.get((data, n_active, other))
+        if base is None or row == other:
+            continue
+        values = []
+        for name in METRICS:
+            less = np.array([c[name] for c in base])
+            more = np.array([c[name] for c in cells]) - less
+            spread = more.std(ddof=min(1, len(more) - 1))
+            values.append(f"{less.mean():.1f} {more.mean():+.1f} ± {spread:.1f}")
+        lines.append(f"| {data} | {n_active} | {row} | " + " | ".join(values) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", nargs="+", choices=list(LOADERS), default=list(LOADERS))
     parser.add_argument("--active", nargs="+", type=int, default=[8, 16, 32, 64, 128])
-    parser.add_argument("--rows", nargs="+", default=["posh", "pursuit"], metavar="ROW")
+    parser.add_argument(
+        "--rows", nargs="+", default=["posh", "pursuit"], metavar="ROW", help="see ROWS and `cell`"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--validation", action="store_true", help="the queries that settings are chosen on")
-    parser.add_argument("--speed", action="store_true", help="only time the choice of bits")
+    parser.add_argument("--speed", action="store_true", help="only time the choice of bits and training")
     options = parser.parse_args()
     if options.speed:
-        print(json.dumps({"benchmark": "pursuit", "microseconds_per_row": selection_times()}))
+        print(json.dumps({"benchmark": "pursuit", "microseconds_per_row": selection_times()}), flush=True)
+        with threadpool_limits(1):
+            for data in options.data:
+                times = training_times(data)
+                print(
+                    json.dumps({"benchmark": "pursuit", "data": data, "training_seconds": times}), flush=True
+                )
         return
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     with threadpool_limits(1):
@@ -178,7 +238,8 @@ def main() -> None:
                         found.setdefault((data, n_active, row), []).append(values)
                         told = {"data": data, "seed": seed, "n_active": n_active, "row": row}
                         print(json.dumps({"benchmark": "pursuit", **told, **values}), flush=True)
-    print(table(dict(sorted(found.items()))), file=sys.stderr)
+    found = dict(sorted(found.items()))
+    print(table(found), differences(found), sep="\n\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Exact and clustered search of a million codes beside ``faiss.IndexBinaryFlat``, on one thread.
 
-    python benchmarks/search.py [--parts sparse dense clusters] [--data mnist.npz] [--keep FOLDER]
+    python benchmarks/search.py [--parts sparse dense clusters pursuit] [--data mnist.npz] [--keep FOLDER]
 
 Codes of shifted MNIST digits (`search_data`); times are CPU time of this thread, all sides in turn, the
 least of several runs.  Every result is compared with the other side's.  Prints one JSON line per result.
+
+The part "pursuit" searches PursuitHash's codes beside POSH's, by bit columns and by inverted lists (made for
+this comparison: lists are read code by code, so they cost what the lists of a query's ones hold).
 """
 
 from __future__ import annotations
@@ -23,13 +26,14 @@ import bitfleet as bf  # noqa: E402
 import faiss  # noqa: E402
 import numpy as np  # noqa: E402
 from bitfleet.tasks.index import DenseCodes, SparseCodes  # noqa: E402
+from inverted import InvertedLists  # noqa: E402
 from mnist import add_data_option  # noqa: E402
-from search_data import ShiftedDigits, made, posh_encoder, rotated_pca_encoder  # noqa: E402
+from search_data import ShiftedDigits, made, rotated_pca_encoder, sparse_encoder  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = ("sparse", "dense", "clusters")
+PARTS = ("sparse", "dense", "clusters", "pursuit")
 SPARSE_TARGETS = {16: 18, 32: 12, 64: 8}
 SCAN_TARGETS = {64: 8, 128: 5, 256: 3}
 PIVOT_TARGETS = {64: 14, 128: 9, 256: 4.5}
@@ -140,12 +144,43 @@ def clusters(n_active: int, packed: np.ndarray, queries: np.ndarray) -> None:
         )
 
 
+def pursuit(n_active: int, all_codes: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Search by overlap of two methods' codes, the 100 nearest."""
+    runs: dict[str, tuple[Callable[[], Any], int]] = {}
+    postings = {}
+    for name, (packed, queries) in all_codes.items():
+        columns, lists = SparseCodes(packed, 1024, n_active), InvertedLists(packed, 1024, n_active)
+        postings[name] = float(lists.postings(queries).mean())
+        runs[f"{name} columns"] = (lambda c=columns, q=queries: c.search(q[:256], 100), 256)
+        runs[f"{name} lists"] = (lambda i=lists, q=queries: i.search(q[:64], 100), 64)
+    times, found = timed(runs)
+    for engine in ("columns", "lists"):
+        report(
+            f"pursuit {engine}",
+            n_bits=1024,
+            n_active=n_active,
+            k=100,
+            microseconds=times[f"pursuit {engine}"],
+            posh_microseconds=times[f"posh {engine}"],
+            ratio=times[f"posh {engine}"] / times[f"pursuit {engine}"],
+            postings=postings["pursuit"],
+            posh_postings=postings["posh"],
+            postings_ratio=postings["posh"] / postings["pursuit"],
+            same_ids=all(
+                bool((found[f"{name} columns"][i][:64] == found[f"{name} lists"][i]).all())
+                for name in all_codes
+                for i in (0, 1)
+            ),
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--keep", type=Path, help="keep the codes in this folder, or find them there")
+    parser.add_argument("--active", nargs="+", type=int, default=[16, 32, 64], help='of the part "pursuit"')
     add_data_option(parser)
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
@@ -159,9 +194,19 @@ def main() -> None:
                 dense(n_bits, *made(path, lambda b=n_bits: rotated_pca_encoder(digits, b), digits))
         for part, measure in (("sparse", sparse), ("clusters", clusters)):
             for n_active in SPARSE_TARGETS if part in options.parts else ():
-                path, work = folder / f"posh{n_active}.npz", Path(scratch, f"{part}{n_active}")
-                work.mkdir()
-                measure(n_active, *made(path, lambda a=n_active, w=work: posh_encoder(digits, a, w), digits))
+                measure(n_active, *sparse_codes(digits, folder, "posh", n_active=n_active))
+        for n_active in options.active if "pursuit" in options.parts else ():
+            parameters = {"n_active": n_active, "n_components": 64}
+            names = {"posh": "posh", "pursuit": "pursuit_hash"}
+            pursuit(n_active, {k: sparse_codes(digits, folder, v, **parameters) for k, v in names.items()})
+
+
+def sparse_codes(
+    digits: ShiftedDigits, folder: Path, method: str, **parameters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    path = folder / ("-".join([method, *map(str, parameters.values())]) + ".npz")
+    with tempfile.TemporaryDirectory() as work:
+        return made(path, lambda: sparse_encoder(method, digits, Path(work), **parameters), digits)
 
 
 if __name__ == "__main__":

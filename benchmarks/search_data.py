@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from bitfleet.tasks.protocols import Encoder
+
 N_ROWS, N_QUERIES, N_TRAIN = 1_000_000, 1_000, 5_000
 _BLOCK = 20_000
 _SIDE, _SHIFT = 28, 2
@@ -60,10 +62,10 @@ def _shifted(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return moved.reshape(len(images), -1)
 
 
-def posh_encoder(digits: ShiftedDigits, n_active: int, scratch: Path) -> ProjectionEncoder:
-    """Train POSH with 1,024 bits on some of the rows."""
-    model = fit_in_memory(digits.train(), get("posh")(n_bits=1024, n_active=n_active), 0, scratch)
-    return model.encoder()
+def sparse_encoder(name: str, digits: ShiftedDigits, scratch: Path, **parameters: int) -> Encoder:
+    """Train "posh" or "pursuit_hash" with 1,024 bits on some of the rows."""
+    method = get(name)(n_bits=1024, **parameters)
+    return fit_in_memory(digits.train(), method, 0, scratch).encoder()
 
 
 def rotated_pca_encoder(digits: ShiftedDigits, n_bits: int) -> ProjectionEncoder:
@@ -75,9 +77,7 @@ def rotated_pca_encoder(digits: ShiftedDigits, n_bits: int) -> ProjectionEncoder
     return ProjectionEncoder(mean, components @ rotation)
 
 
-def made(
-    path: Path, train: Callable[[], ProjectionEncoder], digits: ShiftedDigits
-) -> tuple[np.ndarray, np.ndarray]:
+def made(path: Path, train: Callable[[], Encoder], digits: ShiftedDigits) -> tuple[np.ndarray, np.ndarray]:
     """Return packed codes of rows and queries, from ``path`` if they are there."""
     if not path.exists():
         encoder = train()

@@ -100,7 +100,8 @@ class BinaryHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.seed_ = seed
         self.mean_ = np.asarray(getattr(model.encoder(), "mean"))  # noqa: B009
         for attribute, scalar in self._reported.items():
-            setattr(self, attribute, model.state.scalars[scalar])
+            if scalar in model.state.scalars:
+                setattr(self, attribute, model.state.scalars[scalar])
         self._n_features_out = model.n_bits
         return self
 

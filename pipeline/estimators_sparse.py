@@ -183,6 +183,10 @@ class SphericalHash(BinaryHasher):
     dead_units : {"zero", "keep", "reseed"}
         What becomes of a centre without rows: the zero vector (as in the paper's code), what it was, or
         the direction of a random training row.
+    assign : {"wta", "greedy"}
+        How rows are encoded: winner-take-all, or greedy pursuit over the centres.
+    beta : float, optional
+        As in `PursuitHash`, of "greedy" alone.
     n_components : int or float, optional
         PCA in front: this many components, or this share of the variance.
     center : bool
@@ -210,6 +214,8 @@ class SphericalHash(BinaryHasher):
     n_active: int = 32
     n_epochs: int = 50
     dead_units: str = "zero"
+    assign: str = "wta"
+    beta: float | None = None
     n_components: int | float | None = None
     center: bool = True
     random_state: Any = None
@@ -235,6 +241,10 @@ class POSH(BinaryHasher):
         Rows per step; the schedule's own number by default.
     forget : float
         What of the earlier sums each step of the schedule ``union`` forgets.
+    assign : {"wta", "greedy"}
+        How rows are encoded: winner-take-all, or greedy pursuit over the projection's rows, of length one.
+    beta : float, optional
+        As in `PursuitHash`, of "greedy" alone.
     n_components : int or float, optional
         PCA in front: this many components, or this share of the variance.
     center : bool
@@ -266,6 +276,8 @@ class POSH(BinaryHasher):
     n_epochs: int | None = None
     batch_size: int | None = None
     forget: float = 0.5
+    assign: str = "wta"
+    beta: float | None = None
     n_components: int | float | None = None
     center: bool = True
     random_state: Any = None
@@ -286,11 +298,18 @@ class PursuitHash(BinaryHasher):
         Ones per code, α.
     beta : float, optional
         How much of what it explains a bit takes from the others: 0 is winner-take-all, less favours labels,
-        more true neighbours; by default .7 up to 16 ones, .3 more for each doubling, at most 1.6.
+        more true neighbours; by default ``(n_active / 32)^0.45``, at most 1.8.
     n_rounds : int, optional
         In how many rounds bits are switched on; one by one by default.
+    dictionary : {"kmeans", "rows"}
+        Balanced spherical k-means, or training rows drawn at random.
     n_epochs : int
-        Passes over the data.
+        Passes over the data of "kmeans".
+    n_refine : int, optional
+        Passes after that which move atoms towards what codes leave unexplained; by default one of "kmeans"
+        with at most ``n_bits / 16`` ones, else none.
+    n_balance : int
+        Passes after that which even out how often bits are used.
     n_components : int or float, optional
         PCA in front: this many components, or this share of the variance.
     center : bool
@@ -300,7 +319,8 @@ class PursuitHash(BinaryHasher):
     Attributes
     ----------
     effective_atoms_ : float
-        ``(Σ u)² / Σ u²`` of how many rows each atom won in the last step: so many evenly used atoms.
+        Of "kmeans": ``(Σ u)² / Σ u²`` of how many rows each atom won in the last step: so many evenly
+        used atoms.
 
     Examples
     --------
@@ -318,7 +338,10 @@ class PursuitHash(BinaryHasher):
     n_active: int = 32
     beta: float | None = None
     n_rounds: int | None = None
+    dictionary: str = "kmeans"
     n_epochs: int = 5
+    n_refine: int | None = None
+    n_balance: int = 0
     n_components: int | float | None = None
     center: bool = True
     random_state: Any = None

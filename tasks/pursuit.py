@@ -8,6 +8,7 @@ atoms ``E_j`` of length one, the code is the greedy minimiser of ::
 up to a term that is the same for all bits: scores ``y = E z`` begin as they are for winner-take-all; each
 bit that is switched on, the best of those left, takes ``c E_j·E_k`` from every score ``y_k``.  ``beta=0`` is
 winner-take-all.  The greedy choice looks at scores alone and leaves ``c² / 2`` out, which no bit can change.
+A penalty per bit may be subtracted from the first scores, so that bits are used more evenly.
 
 A code is a function of its row alone.  Scores are rounded to 1 / 8192 and the pursuit runs on integers; the
 float64 products that they are rounded from differ between batches by less than ``error`` below, and a row
@@ -34,6 +35,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_BETA = 2.8  # with more, scores could leave the range of 16 bits
+MOST_PENALTY = 0.19  # and with this
+
+
+def usual_beta(n_active: int) -> float:
+    """Return the beta that by itself suits codes of so many ones, in labels and in neighbours.
+
+    It grows with the number of ones, nearly as √n_active, which is how the length of a sum of directions
+    that have little to do with each other grows.  Two decimals, so that it is the same number everywhere.
+    """
+    return round(min((n_active / 32) ** 0.45, 1.8), 2)
+
+
 _TILE_ROWS = 512
 _ORDINARY = 2.0**400  # lengths within [1/_ORDINARY, _ORDINARY] need no scaling
 
@@ -54,6 +67,8 @@ class PursuitEncoder:
         How much of what it explains a bit takes from the others, 0 to 2.8.
     n_rounds : int, optional
         In how many rounds bits are switched on; within a round nothing is taken away.  None: one by one.
+    penalty : ndarray of float64, shape (b,), optional
+        Subtracted from the scores before the first bit is chosen, at most `MOST_PENALTY` either way.
 
     Raises
     ------
@@ -69,6 +84,7 @@ class PursuitEncoder:
         n_active: int,
         beta: float,
         n_rounds: int | None = None,
+        penalty: np.ndarray | None = None,
     ) -> None:
         self.mean = np.ascontiguousarray(mean, np.float64)
         self.components = None if components is None else np.ascontiguousarray(components, np.float64)
@@ -76,6 +92,7 @@ class PursuitEncoder:
         self.n_active: int | None = n_active
         self._n_active, self.beta, self.n_rounds = n_active, beta, n_rounds
         self.n_features, self.n_bits = len(self.mean), len(self.atoms)
+        self.penalty = np.zeros(self.n_bits) if penalty is None else np.array(penalty, np.float64)
         self._check()
         width = self.atoms.shape[1]
         self._atoms = np.zeros((self.n_bits, padded_width(width)))
@@ -84,11 +101,12 @@ class PursuitEncoder:
         if self.components is not None:
             self._turned[:, : self.n_features] = self.components.T
         self._inhibition = _inhibition(self.atoms, beta, n_active)
+        self._penalty = np.rint(SCALE * self.penalty).astype(np.int16)
         self._picks = _picks(n_active, n_rounds)
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = (self.mean, self.components, self.atoms, self._n_active, self.beta, self.n_rounds)
-        return type(self), parts
+        return type(self), (*parts, self.penalty)
 
     def encode(self, vectors: np.ndarray) -> np.ndarray:
         """Return packed codes.
@@ -119,6 +137,7 @@ class PursuitEncoder:
         for start, rows in self._tiles(vectors):
             mine, codes = scores[: len(rows)], packed[start : start + len(rows)]
             directed = self._score(rows, mine)
+            mine[:, : self.n_bits] -= self._penalty
             pursue(mine, self._inhibition, self._picks, codes)
             codes[~directed] = self._without_direction()
         return packed
@@ -198,6 +217,8 @@ class PursuitEncoder:
             raise ValueError("expected atoms of length one or zero, got longer ones")
         if not 1 <= self._n_active < self.n_bits:
             raise ValueError(f"expected 1 <= n_active < n_bits = {self.n_bits}, got {self._n_active}")
+        if self.penalty.shape != (self.n_bits,) or not (np.abs(self.penalty) <= MOST_PENALTY).all():
+            raise ValueError(f"expected a penalty for each bit, at most {MOST_PENALTY} either way")
         if not 0 <= self.beta <= MOST_BETA:
             raise ValueError(f"expected beta in [0, {MOST_BETA}], got {self.beta}")
 
@@ -211,7 +232,7 @@ def _inhibition(atoms: np.ndarray, beta: float, n_active: int) -> np.ndarray:
     if not beta:
         return out
     dots = fixed_product(atoms, np.ascontiguousarray(atoms.T))
-    most = (-TAKEN - 1 - SCALE) // n_active
+    most = (-TAKEN - 1 - SCALE - round(SCALE * MOST_PENALTY)) // n_active
     out[:, : len(atoms)] = np.clip(np.rint(SCALE * (beta / n_active) * dots), -most, most)
     return out
 

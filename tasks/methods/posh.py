@@ -34,6 +34,7 @@ import numpy as np
 from ..moments import pca
 from ..procrustes import polar
 from ..random import stream
+from .assign import check_assign, encoder_of
 from .base import Front, LinearMethod, data_info, front_of, integer, sparse_components
 from .checks import check_active, check_common, check_count, check_share
 from .posh_sums import AlgorithmOne, Winners
@@ -42,7 +43,16 @@ from .steps import STEPS_PER_PASS, count_rows, counter, current, deal, rows_of_a
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..protocols import Accumulator, Arrays, BlockAddress, DataInfo, JSONScalar, LeafPlan, RoundState
+    from ..protocols import (
+        Accumulator,
+        Arrays,
+        BlockAddress,
+        DataInfo,
+        Encoder,
+        JSONScalar,
+        LeafPlan,
+        RoundState,
+    )
 
 SCHEDULES = ("auto", "reset", "union", "paper")
 _EPOCHS = {"reset": 10, "union": 10, "paper": 50}
@@ -68,6 +78,10 @@ class POSH(LinearMethod):
         least so many ("union": a fifth of the data, at least 1000 and n_bits; "reset": all).
     forget : float, default 0.5
         Share of M that "union" forgets at each step.
+    assign : {"wta", "greedy"}, default "wta"
+        How rows are encoded once W is learned; see `tasks.methods.assign`.
+    beta : float, optional
+        Of "greedy".
     center : bool, default True
         Subtract the mean of the training rows.
     n_components : int, float or None
@@ -89,6 +103,8 @@ class POSH(LinearMethod):
     n_epochs: int | None = None
     batch_size: int | None = None
     forget: float = 0.5
+    assign: str = "wta"
+    beta: float | None = None
     center: bool = True
     n_components: int | float | None = None
     name: ClassVar[str] = "posh"
@@ -102,6 +118,7 @@ class POSH(LinearMethod):
         check_count(self, "n_epochs", optional=True)
         check_count(self, "batch_size", optional=True)
         check_share(self, "forget", zero=True)
+        check_assign(self)
         forget = {"reset": 1.0, "union": self.forget, "paper": 0.0}[self._schedule]
         if self.batch_size is not None and self.batch_size < forget * self.n_bits:
             raise ValueError(
@@ -199,6 +216,10 @@ class POSH(LinearMethod):
         if self._schedule == "paper":
             return self._n_epochs
         return sum(len(self._steps(state, plan, epoch)) for epoch in range(self._n_epochs))
+
+    def encoder(self, state: RoundState) -> Encoder:
+        """Return the encoder of a finished state."""
+        return encoder_of(self, state, super().encoder(state))
 
     @property
     def _schedule(self) -> str:

@@ -26,11 +26,12 @@ from ..kernels.accumulate import add_rows
 from ..random import stream
 from ..sums import Sums, refuse_infinite
 from ..unit import unit_rows
+from .assign import check_assign, encoder_of
 from .base import Front, LinearMethod, data_info, front_of, integer, sparse_components
 from .checks import check_active, check_choice, check_common, check_count
 
 if TYPE_CHECKING:
-    from ..protocols import Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState
+    from ..protocols import Arrays, Block, DataInfo, Encoder, JSONScalar, LeafPlan, RoundState
 
 DEAD_UNITS = ("zero", "keep", "reseed")
 
@@ -53,6 +54,10 @@ class SphericalHash(LinearMethod):
         angle.  "keep": stays where it is.  "reseed": takes the direction of a training row, drawn anew
         for each pass and unit and gathered along with the sums; it does so one pass after it was found
         dead.
+    assign : {"wta", "greedy"}, default "wta"
+        How rows are encoded once the centres are learned; see `tasks.methods.assign`.
+    beta : float, optional
+        Of "greedy".
     center : bool, default True
         Subtract the mean of the training rows.
     n_components : int, float or None
@@ -71,6 +76,8 @@ class SphericalHash(LinearMethod):
     n_active: int = 32
     n_epochs: int = 50
     dead_units: str = "zero"
+    assign: str = "wta"
+    beta: float | None = None
     center: bool = True
     n_components: int | float | None = None
     name: ClassVar[str] = "spherical_hash"
@@ -81,6 +88,7 @@ class SphericalHash(LinearMethod):
         check_active(self)
         check_count(self, "n_epochs")
         check_choice(self, "dead_units", DEAD_UNITS)
+        check_assign(self)
 
     def wanted_components(self, info: DataInfo) -> int | float | None:
         """Return ``n_active`` by default where d > n_bits."""
@@ -134,6 +142,10 @@ class SphericalHash(LinearMethod):
     def training_rounds(self, state: RoundState, plan: LeafPlan) -> int:
         """Return ``n_epochs``."""
         return self.n_epochs
+
+    def encoder(self, state: RoundState) -> Encoder:
+        """Return the encoder of a finished state."""
+        return encoder_of(self, state, super().encoder(state))
 
 
 class Clusters(Sums):

@@ -39,7 +39,7 @@ METHODS = {
     "nystrom": {"n_bits": 12, "n_anchors": 100, "n_train": 300, "n_iter": 3},
     "ssbc-online": {"n_bits": 12, "n_anchors": 200, "mode": "online"},
     "bosl": {"n_bits": 96, "n_active": 6, "n_iter": 3, "n_steps": 3},
-    "pursuit_hash": {"n_bits": 96, "n_active": 6, "n_epochs": 2},
+    "pursuit_hash": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "n_refine": 2, "n_balance": 2},
     "sparse_coding": {"n_bits": 96, "n_active": 6, "n_iter": 2},
     "posh-union": {"n_bits": 96, "n_active": 6, "n_epochs": 2, "schedule": "union"},
     "posh-paper": {"n_bits": 96, "n_active": 6, "n_epochs": 3, "schedule": "paper"},

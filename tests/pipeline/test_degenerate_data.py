@@ -21,7 +21,7 @@ ESTIMATORS = {
     "nibh calibrated": bf.NIBH(n_bits=16, preset="calibrated", n_iter=2, n_steps=3, random_state=0),
     "nibh_cg": bf.NIBHCG(n_bits=16, n_iter=3, n_warm=2, n_polish=1, n_moves=5, random_state=0),
     "fruit_fly": bf.FruitFly(n_bits=16, n_active=4, random_state=0),
-    "pursuit": bf.PursuitHash(n_bits=16, n_active=4, n_epochs=2, random_state=0),
+    "pursuit": bf.PursuitHash(n_bits=16, n_active=4, n_epochs=2, n_refine=1, n_balance=2, random_state=0),
     "sparse_coding": bf.SparseCoding(n_bits=16, n_active=4, n_iter=2, random_state=0),
     "posh": bf.POSH(n_bits=16, n_active=4, n_epochs=2, random_state=0),
     "posh union": bf.POSH(n_bits=16, n_active=4, n_epochs=2, schedule="union", random_state=0),

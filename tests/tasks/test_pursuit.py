@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from bitfleet.tasks.kernels.pack import packed_width, unpack_bits
 from bitfleet.tasks.kernels.wta import top_active_reference
 from bitfleet.tasks.methods.pursuit_hash import PursuitHash
 from bitfleet.tasks.protocols import LeafPlan, RowIndices
-from bitfleet.tasks.pursuit import MOST_BETA, PursuitEncoder, _inhibition
+from bitfleet.tasks.pursuit import MOST_BETA, MOST_PENALTY, PursuitEncoder, _inhibition, usual_beta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,11 @@ def encoder() -> PursuitEncoder:
     rng = np.random.default_rng(0)
     components = np.linalg.qr(rng.normal(size=(30, 12)))[0]
     return PursuitEncoder(rng.normal(size=30), components, unit(rng.normal(size=(150, 12))), 9, 1.0)
+
+
+def digits(n: int) -> np.ndarray:
+    with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
+        return file["X"][:n].astype(np.float32)
 
 
 def one_by_one(z: np.ndarray, atoms: np.ndarray, n_active: int, beta: float) -> list[int]:
@@ -57,7 +63,7 @@ def test_codes_are_those_of_the_definition(encoder: PursuitEncoder, beta: float)
 @pytest.mark.parametrize("n_active", [5090, 6553])
 def test_thousands_of_rounded_shares_stay_within_16_bits(n_active: int) -> None:
     largest = int(_inhibition(np.ones((1, 1)), MOST_BETA, n_active).max())
-    assert 24_000 / n_active - 1 < largest <= (32_767 - 8192) / n_active
+    assert 24_000 / n_active - 1 < largest <= (32_767 - 8192 - 8192 * MOST_PENALTY) / n_active
 
 
 def test_without_inhibition_it_is_winner_take_all(encoder: PursuitEncoder) -> None:
@@ -208,8 +214,7 @@ def test_balanced_spherical_k_means_step_by_step(train: Callable, blobs: tuple) 
 
 
 def test_all_bits_are_used_and_neighbours_are_found_better_than_by_posh() -> None:
-    with np.load(Path(demo.__file__).with_name("digits.npz")) as file:
-        X = file["X"].astype(np.float32)
+    X = digits(6300)
     base, queries = X[:6000], X[6000:6300]
     found, effective = {}, {}
     for cls in (bf.POSH, bf.PursuitHash):
@@ -222,9 +227,128 @@ def test_all_bits_are_used_and_neighbours_are_found_better_than_by_posh() -> Non
     assert effective[bf.PursuitHash] > 450 > 2 * effective[bf.POSH]
 
 
-@pytest.mark.parametrize(("n_active", "beta"), [(1, 0.7), (16, 0.7), (32, 1.0), (64, 1.3), (200, 1.6)])
+@pytest.mark.parametrize(
+    ("n_active", "beta"), [(8, 0.54), (16, 0.73), (32, 1.0), (64, 1.37), (128, 1.8), (200, 1.8)]
+)
 def test_more_ones_inhibit_more(train: Callable, blobs: tuple, n_active: int, beta: float) -> None:
     method = PursuitHash(n_bits=256, n_active=n_active, n_epochs=1)
     encoder = method.encoder(train(method, blobs[0], block_rows=200)[-1])
-    assert encoder.beta == pytest.approx(beta)
-    assert PursuitHash(n_bits=256, n_active=n_active, beta=0)._beta == 0
+    assert encoder.beta == beta
+    assert PursuitHash(n_bits=256, n_active=n_active, beta=0, dictionary="rows").beta == 0
+
+
+def test_a_penalty_is_taken_from_the_first_scores(encoder: PursuitEncoder) -> None:
+    rng = np.random.default_rng(6)
+    X, penalty = rng.normal(size=(20, 30)), rng.uniform(-MOST_PENALTY, MOST_PENALTY, 150)
+    arguments = encoder.mean, encoder.components, encoder.atoms, 9, 1.0, None
+    coder = PursuitEncoder(*arguments, penalty)
+    Z = np.column_stack([unit((X - coder.mean) @ coder.components), np.full(20, -1.0)])
+    scores = np.rint(8192 * Z[:, :-1] @ coder.atoms.T) - np.rint(8192 * penalty)
+    for z, row, active in zip(Z[:, :-1], scores, coder.active(X), strict=True):
+        chosen: list[int] = []
+        for _ in range(9):
+            chosen.append(min((-row[j], j) for j in range(150) if j not in chosen)[1])
+            row -= np.rint(8192 / 9 * coder.atoms @ coder.atoms[chosen[-1]])
+        assert sorted(chosen) == active.tolist(), z
+    assert (coder.encode(X) != encoder.encode(X)).any()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(coder)).encode(X), coder.encode(X))
+    for wrong in (penalty[1:], penalty * 9):
+        with pytest.raises(ValueError, match=r"at most 0.19"):
+            PursuitEncoder(*arguments, wrong)
+
+
+def test_refining_and_balancing_step_by_step(train: Callable, blobs: tuple) -> None:
+    """By plain loops over rows from the codes of the model before each pass."""
+    X = blobs[0].astype(np.float64)
+    method = PursuitHash(n_bits=64, n_active=4, n_epochs=1, n_refine=2, n_balance=3, n_components=None)
+    states = train(method, X, block_rows=100)[-6:]
+    rows, c = unit(X - states[0].arrays["mean"]), usual_beta(4) / 4
+    for k, (before, after) in enumerate(itertools.pairwise(states)):
+        arrays = before.arrays
+        coder = PursuitEncoder(
+            arrays["mean"], None, arrays["weights"], 4, usual_beta(4), None, arrays["penalty"]
+        )
+        E, M, uses, unexplained = arrays["weights"], np.zeros((64, 24)), np.zeros(64), 0.0
+        for z, active in zip(rows, coder.active(X), strict=True):
+            left = z - c * E[active].sum(axis=0)
+            M[active] += left
+            uses[active] += 1
+            unexplained += left @ left
+        assert after.scalars["effective_bits"] == pytest.approx(uses.sum() ** 2 / (uses**2).sum())
+        if k < 2:
+            moved = M + c * uses[:, None] * E
+            E = np.where(moved.any(axis=1, keepdims=True), moved, E)
+            np.testing.assert_allclose(after.arrays["weights"], unit(E), atol=1e-12)
+            assert after.scalars["unexplained"] == pytest.approx(unexplained / len(X))
+        else:
+            np.testing.assert_array_equal(after.arrays["weights"], E)
+            fair = 4 / 64
+            step = 0.25 * 0.94 ** (k - 2) * np.std(E @ E.T)
+            expected = arrays["penalty"] + step * np.log((uses / len(X) + 0.1 * fair) / (1.1 * fair))
+            expected = np.clip(expected, -MOST_PENALTY, MOST_PENALTY)
+            np.testing.assert_allclose(after.arrays["penalty"], expected, atol=1e-12)
+    assert method.done(after)
+
+
+def test_refining_explains_more_and_balancing_evens_out() -> None:
+    X = digits(2000)
+    once, twice, balanced = (
+        bf.PursuitHash(256, n_active=8, n_components=32, n_refine=r, n_balance=b, random_state=0).fit(X)
+        for r, b in ((1, 0), (2, 0), (1, 20))
+    )
+    before, after = (hasher.model_.state.scalars["unexplained"] for hasher in (once, twice))
+    assert after < 0.98 * before  # each is of the codes that a pass began with
+    effective = [
+        bf.describe_codes(hasher.encode(X), n_active=8).effective_bits for hasher in (once, balanced)
+    ]
+    assert effective[0] < 245 < 250 < effective[1]
+
+
+def test_training_rows_as_the_dictionary(train: Callable, blobs: tuple) -> None:
+    X = blobs[0].astype(np.float64)
+    method = PursuitHash(n_bits=40, n_active=5, dictionary="rows", n_components=None)
+    states = train(method, X, block_rows=100)
+    rows, atoms = unit(X - states[-1].arrays["mean"]), states[-1].arrays["weights"]
+    assert len(states) == 3  # at the start, after the mean, with the rows
+    assert (np.isclose(rows @ atoms.T, 1).sum(axis=0) >= 1).all()
+    assert not hasattr(bf.PursuitHash(40, n_active=5, dictionary="rows").fit(X), "effective_atoms_")
+    with pytest.raises(ValueError, match="kmeans, rows"):
+        PursuitHash(dictionary="random")
+
+
+@pytest.mark.parametrize("cls", [bf.POSH, bf.SphericalHash], ids=["posh", "spherical_hash"])
+def test_other_dictionaries_are_pursued_too(cls: type) -> None:
+    X = digits(1000)
+    params = {"n_bits": 128, "n_active": 6, "n_components": 24, "n_epochs": 3, "random_state": 0}
+    hasher = cls(**params, assign="greedy", beta=0.8).fit(X)
+    arrays = hasher.model_.state.arrays
+    lengths = np.linalg.norm(arrays["weights"], axis=1, keepdims=True)
+    atoms = arrays["weights"] / np.where(lengths > 0, lengths, 1)
+    Z = unit((X.astype(float) - arrays["mean"]) @ arrays["components"])[:50]
+    expected = [one_by_one(z, atoms, 6, 0.8) for z in Z]
+    assert [np.flatnonzero(bits).tolist() for bits in hasher.transform(X[:50])] == expected
+    winners = cls(**params).fit(X)
+    np.testing.assert_array_equal(winners.model_.state.arrays["weights"], arrays["weights"])
+    assert (winners.encode(X) != hasher.encode(X)).any()
+    with pytest.raises(ValueError, match="take assign='greedy'"):
+        cls(**params, beta=0.8).fit(X)
+    with pytest.raises(ValueError, match="wta, greedy"):
+        cls(**params, assign="best").fit(X)
+
+
+def test_fewer_distinct_rows_than_bits_and_more_ones_than_rank() -> None:
+    """Ten rows of rank two, many times over: equal rows equal codes, near rows near codes."""
+    rng = np.random.default_rng(7)
+    angles = np.sort(rng.uniform(0, 2 * np.pi, 10))
+    distinct = np.column_stack([np.cos(angles), np.sin(angles)]) @ np.linalg.qr(rng.normal(size=(9, 2)))[0].T
+    X = np.vstack([np.repeat(distinct, 30, axis=0), np.zeros((7, 9))])
+    hasher = bf.PursuitHash(64, n_active=12, center=False, n_refine=1, n_balance=2, random_state=0).fit(X)
+    codes = hasher.transform(X)
+    assert all(np.isfinite(array).all() for array in hasher.model_.state.arrays.values())
+    assert (codes.sum(axis=1) == 12).all()
+    assert codes[-1].tolist() == [1] * 12 + [0] * 52
+    np.testing.assert_array_equal(codes[:300], np.repeat(codes[:300:30], 30, axis=0))
+    overlaps = codes[:300:30].astype(int) @ codes[:300:30].T
+    nearest = (distinct @ distinct.T - 9 * np.eye(10)).argmax(axis=1)
+    others = np.where(np.eye(10, dtype=bool), -1, overlaps)
+    assert (others[np.arange(10), nearest] == others.max(axis=1)).mean() >= 0.7
