@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import bitfleet as bf
 import numpy as np
 import pytest
 from bitfleet.pipeline.cli import app
+from bitfleet.pipeline.errors import Interrupted
+from bitfleet.storage.run import RunDirectory
 from typer.testing import CliRunner
 
 METHOD = ("--method", "itq", "--n-bits", "16", "--set", "n_iter=1", "--scheduler", "serial")
@@ -72,6 +76,33 @@ def test_the_way_from_vectors_to_a_report(cli, s3, vectors, tmp_path):
     assert cli("describe", codes)["n_bits"] == 16
     (codes / "codes/c/0/0").put(b"damaged")
     assert not cli("verify", codes, code=4)["clean"]
+
+
+def test_a_run_is_watched_and_cancelled_from_elsewhere(cli, s3, vectors, tmp_path):
+    run, ends = s3 / "p/run", []
+
+    def drive():
+        try:
+            bf.train(tmp_path / "x.zarr", run, "itq", n_bits=16, n_iter=2000)
+        except Interrupted as stop:
+            ends.append(stop)
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    deadline = time.monotonic() + 60
+    while not RunDirectory.exists(run) or (cli("status", run)["round"] or 0) < 2:
+        assert driver.is_alive()
+        assert time.monotonic() < deadline
+    assert cli("status", run)["state"] == "running"
+    assert cli("cancel", run)["asked"]
+    driver.join(60)
+    assert "cancel" in str(ends[0])
+    watched = CliRunner().invoke(app, ["watch", str(run), "--json"])
+    *events, last = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert (watched.exit_code, last["state"]) == (130, "interrupted")
+    assert [event["round"] for event in events if event["kind"] == "round"] == list(
+        range(1, last["round"] + 1)
+    )
 
 
 @pytest.mark.long
