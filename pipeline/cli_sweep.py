@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .errors import OK, UNEXPECTED
 
 
 def sweep(
@@ -24,6 +25,8 @@ def sweep(
 ) -> dict[str, Any]:
     """Compare methods, code lengths, seeds and data sets; the same command goes on after any interruption.
 
+    Cells that cannot be computed are named and make the exit code 1; the others are done.
+
     Example: `bitfleet sweep sweep.toml --workers 2`
     """
     from .executors import choose
@@ -34,6 +37,7 @@ def sweep(
         chosen = choose("local" if scheduler is None else scheduler, n_workers=workers)
     with output.following() as control:
         table = compare(job, scheduler=chosen, note=output.note, should_stop=control.should_stop)
+    output.code = UNEXPECTED if table.attrs["failed"] else OK
     advice = [str(text) for text in table.attrs["recommendations"]]
     for text in advice:
         output.note(text)

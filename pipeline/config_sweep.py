@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from ..tasks.metrics import parse_metrics
 from .config import build_method, read_toml, resolve_path, validated
 from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
@@ -32,6 +33,19 @@ class SweepTable(Table):
     def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(set(value)) < len(value):
             raise ValueError(f"expected each value once, got {list(value)}")
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if min(value) < 0:
+            raise ValueError(f"expected seeds >= 0, got {list(value)}")
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parse_metrics(value)
         return value
 
 

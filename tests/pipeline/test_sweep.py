@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 import xarray
 from bitfleet.pipeline import sweep as sweep_module
+from bitfleet.pipeline.cli import app
 from bitfleet.pipeline.demo_run import load_digits
 from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.sweep_result import pareto, recommend
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,6 +162,25 @@ def test_a_cell_that_cannot_be_computed_is_named_and_stops_no_other(folder, tmp_
     assert "Could not be computed" in (tmp_path / "s/report.html").read_text()
 
 
+def test_the_command_says_by_its_exit_code_that_a_cell_failed(folder, tmp_path):
+    job = tmp_path / "sweep.toml"
+    for params, code in (("", 0), ("n_components = 500\n", 1)):
+        job.write_text(
+            f"""
+            sweep = {{ path = "out", n_bits = [32] }}
+            data = [{{ name = "digits", path = "{folder}/digits.zarr", queries = "{folder}/queries.zarr" }}]
+            [[method]]
+            name = "posh"
+            n_active = 2
+            n_epochs = 1
+            {params}
+            """
+        )
+        result = CliRunner().invoke(app, ["sweep", str(job), "--json"])
+        assert result.exit_code == code, result.output
+        assert len(json.loads(result.stdout)["failed"]) == code
+
+
 def test_a_stop_between_cells_keeps_what_is_done(folder, tmp_path):
     with pytest.raises(KeyboardInterrupt, match="stopped after 1 of 8 cells; give the same command again"):
         bf.sweep(plan(folder, tmp_path / "s"), should_stop=lambda: True)
@@ -213,6 +234,8 @@ def test_advice_knows_when_it_knows_nothing(done):
         ({"n_bits": [8, 8]}, "expected each value once"),
         ({"n_bit": [8]}, r"unknown key sweep\.n_bit"),
         ({"metrics": []}, "metrics"),
+        ({"metrics": ["recall10@100", "foo@3"]}, "unknown metrics 'foo@3'"),
+        ({"seeds": [0, -1]}, r"expected seeds >= 0, got \[0, -1\]"),
         ({"path": "s3://bucket/sweep"}, "expected a folder"),
     ],
 )
