@@ -123,7 +123,8 @@ def _attempt(cell: Cell, folder: Path) -> tuple[dict[str, Any] | None, str]:
             return None, one_line(error)
         raise
     except Exception as error:
-        return None, one_line(error)
+        done = read_cell(folder, cell)  # another sweep on this folder may have been faster
+        return (None, one_line(error)) if done is None else (done, "")
 
 
 def _silent(text: str) -> None:
