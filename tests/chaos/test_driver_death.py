@@ -12,7 +12,7 @@ import pytest
 from bitfleet.storage.faults import POINTS
 from bitfleet.storage.objects import LocalObjects
 from bitfleet.storage.rounds import read_chain
-from chaos_cases import BRIEF, METHODS, marked
+from chaos_cases import METHODS
 
 if TYPE_CHECKING:
     import subprocess
@@ -47,7 +47,18 @@ def test_killed_at_every_point_of_a_commit(cli, driver, data, undisturbed, tmp_p
     check_finished(cli, run, data, undisturbed("posh"))
 
 
-@pytest.mark.parametrize("case", marked((case for case in METHODS if case != "posh"), but=BRIEF))
+# one method for each shape of state; the others in the long tests, since each starts several processes
+SHAPES = ("itq", "spherical_hash", "ssbc-sketch")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case if case in SHAPES else pytest.param(case, marks=pytest.mark.long)
+        for case in METHODS
+        if case != "posh"
+    ],
+)
 def test_every_method_survives_its_driver(cli, driver, data, undisturbed, tmp_path, case):
     run = tmp_path / "run"
     process = driver(run, case, "commit.before_manifest", 1, "kill")
