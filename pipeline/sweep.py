@@ -61,12 +61,15 @@ def sweep(
     ------
     ConfigError
         If the sweep cannot be computed as it stands.
+    DestinationExists
+        If something else than a sweep's table is called ``result.zarr`` in its folder.
     ClusterLost
         If the cluster is lost; the cells that are done are kept.
     """
     plan = load_sweep(job)
     where = Where(plan.cluster) if scheduler is None else choose(scheduler)
     folder = local(plan.sweep.path, "a sweep's folder")
+    sweep_result.require_own(folder / RESULT)
     cells = cells_of(plan)
     records = {cell.key: record for cell in cells if (record := read_cell(folder, cell)) is not None}
     missing = [cell for cell in cells if cell.key not in records]

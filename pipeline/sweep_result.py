@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..storage.errors import DestinationExists, StorageError
+from ..storage.objects import TEMPORARY
+from ..storage.safe import read_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,10 +151,33 @@ def recommend(table: xarray.Dataset, metric: str | None = None) -> list[dict[str
 
 
 def save(table: xarray.Dataset, path: Path) -> None:
-    """Write the table as Zarr format 3, which `xarray.open_zarr` opens."""
+    """Write the table as Zarr format 3, which `xarray.open_zarr` opens, in the place of an earlier one.
+
+    Killed at any moment it leaves one of both, or none; never a half.
+    """
+    require_own(path)
+    fresh, old = (path.with_name(f"{TEMPORARY}{when}-{path.name}") for when in ("new", "old"))
+    for left in (fresh, old):
+        shutil.rmtree(left, ignore_errors=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Zarr's specification of text arrays is not final
-        table.to_zarr(path, mode="w", zarr_format=3, consolidated=True)
+        table.to_zarr(fresh, mode="w-", zarr_format=3, consolidated=True)
+    if path.exists():
+        path.rename(old)
+    fresh.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def require_own(path: Path) -> None:
+    """Raise `DestinationExists` if there is anything at ``path`` but the table of a sweep."""
+    try:
+        ours = "n_cells" in read_group(path) if path.is_dir() and not path.is_symlink() else False
+    except (StorageError, OSError):
+        ours = False
+    if not ours and (path.exists() or path.is_symlink()):
+        raise DestinationExists(
+            f"{path} is not the table of a sweep; move it, or give the sweep a path of its own"
+        )
 
 
 def _advice(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from bitfleet.pipeline.cli import app
 from bitfleet.pipeline.demo_run import load_digits
 from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.sweep_result import pareto, recommend
+from bitfleet.storage.errors import DestinationExists
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -179,6 +181,22 @@ def test_the_command_says_by_its_exit_code_that_a_cell_failed(folder, tmp_path):
         result = CliRunner().invoke(app, ["sweep", str(job), "--json"])
         assert result.exit_code == code, result.output
         assert len(json.loads(result.stdout)["failed"]) == code
+
+
+def test_nothing_but_a_table_of_a_sweep_is_replaced(folder, tmp_path):
+    small = plan(folder, tmp_path / "s", [{"name": "lsh", "n_bits": 8}], seeds=[0])
+    mine = tmp_path / "s/result.zarr"
+    shutil.copytree(folder / "queries.zarr", mine)
+    before = {path: path.read_bytes() for path in mine.rglob("*") if path.is_file()}
+    with pytest.raises(DestinationExists, match="not the table of a sweep"):
+        bf.sweep(small)
+    assert {path: path.read_bytes() for path in mine.rglob("*") if path.is_file()} == before
+    assert os.listdir(tmp_path / "s") == ["result.zarr"]  # and it is said before anything is computed
+    mine.rename(tmp_path / "mine.zarr")
+    (tmp_path / "s/.tmp-new-result.zarr").mkdir()  # of one that was killed while it wrote
+    xarray.testing.assert_identical(bf.sweep(small).load(), xarray.open_zarr(mine).load())
+    xarray.testing.assert_identical(bf.sweep(small).load(), xarray.open_zarr(mine).load())
+    assert sorted(os.listdir(tmp_path / "s")) == ["cells", "report.html", "result.zarr", "work"]
 
 
 def test_a_stop_between_cells_keeps_what_is_done(folder, tmp_path):
