@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterError
 from ..cluster.pool import as_done
+from ..storage import events
+from ..storage.errors import DestinationExists
 from ..storage.places import local
 from . import sweep_result
 from .config_sweep import load_sweep
-from .errors import one_line
+from .errors import ConfigError, one_line
 from .executors import Where, choose, joined
 from .report_sweep import write_sweep_report
 from .sweep_cells import WORK, Cell, cells_of, compute_cell, read_cell
@@ -60,7 +62,7 @@ def sweep(
     Raises
     ------
     ConfigError
-        If the sweep cannot be computed as it stands.
+        If the sweep cannot be computed as it stands, or another process is computing in its folder.
     DestinationExists
         If something else than a sweep's table is called ``result.zarr`` in its folder.
     ClusterLost
@@ -71,11 +73,16 @@ def sweep(
     folder = local(plan.sweep.path, "a sweep's folder")
     sweep_result.require_own(folder / RESULT)
     cells = cells_of(plan)
+    _require_alone(folder)
     records = {cell.key: record for cell in cells if (record := read_cell(folder, cell)) is not None}
-    missing = [cell for cell in cells if cell.key not in records]
+    # what two names share is one piece of work: two workers in its folder would stop each other
+    missing = {cell.key: cell for cell in reversed(cells) if cell.key not in records}
     tell = note or _silent
-    tell(f"{len(cells)} cells, {len(records)} of them done")
-    failed = _compute(missing, folder, where, records, tell, should_stop)
+    tell(f"{len(missing) + len(records)} cells, {len(records)} of them done")
+    folder.mkdir(parents=True, exist_ok=True)
+    with events.Heartbeat(folder):
+        reasons = _compute(list(reversed(missing.values())), folder, where, records, tell, should_stop)
+    failed = sorted(f"{cell.name}: {reasons[cell.key]}" for cell in cells if cell.key in reasons)
     for key in records:  # of a cell whose worker died when all was done
         shutil.rmtree(folder / WORK / key, ignore_errors=True)
     table = sweep_result.as_dataset(cells, records, plan.sweep.metrics)
@@ -93,19 +100,19 @@ def _compute(
     records: dict[str, Any],
     tell: Callable[[str], None],
     should_stop: Callable[[], bool] | None,
-) -> list[str]:
-    """Compute what is missing into ``records``; return why some cells could not be."""
-    failed: list[str] = []
+) -> dict[str, str]:
+    """Compute what is missing into ``records``; return by its key why a cell could not be."""
+    reasons: dict[str, str] = {}
     if not missing:
-        return failed
+        return reasons
     n_cells = len(missing) + len(records)
     with joined(where, note=tell) as there:
         pieces = [(cell, folder) for cell in missing]
         for position, (record, reason) in as_done(_attempt, pieces, there.client):
             cell = missing[position]
             if record is None:
-                failed.append(f"{cell.name}: {reason}")
-                tell(f"failed: {failed[-1]}")
+                reasons[cell.key] = reason
+                tell(f"failed: {cell.name}: {reason}")
             else:
                 records[cell.key] = record
                 shown = ", ".join(f"{m['name']} {100 * m['value']:.1f} %" for m in record["metrics"])
@@ -114,20 +121,31 @@ def _compute(
                 raise KeyboardInterrupt(
                     f"stopped after {len(records)} of {n_cells} cells; give the same command again to go on"
                 )
-    return sorted(failed)
+    return reasons
 
 
 def _attempt(cell: Cell, folder: Path) -> tuple[dict[str, Any] | None, str]:
     """Compute a cell in a task; what is wrong with it alone must not stop the others."""
     try:
         return compute_cell(cell, folder), ""
-    except (ClusterError, MemoryError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
+    except (ClusterError, OSError) as error:
+        if isinstance(error, FileNotFoundError | DestinationExists):
             return None, one_line(error)
         raise
     except Exception as error:
         done = read_cell(folder, cell)  # another sweep on this folder may have been faster
         return (None, one_line(error)) if done is None else (done, "")
+
+
+def _require_alone(folder: Path) -> None:
+    """Raise `ConfigError` if another process gives signs of life in this folder."""
+    age = events.heartbeat_age(folder)
+    if age is not None and age < events.INTERRUPTED_AFTER and not events.driver_has_ended(folder):
+        raise ConfigError(
+            f"another sweep computes in {folder} (sign of life {age:.0f} s ago); let it end, or give this "
+            "one a path of its own. One that was killed on another machine counts as dead after "
+            f"{events.INTERRUPTED_AFTER:.0f} s"
+        )
 
 
 def _silent(text: str) -> None:

@@ -21,6 +21,7 @@ from . import runs
 from .api import encode_into
 from .arrays import as_dataset
 from .config import build_method, method_table
+from .errors import ConfigError
 from .evaluate import evaluate
 from .executors import SERIAL
 from .results import as_record
@@ -137,6 +138,9 @@ def compute_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     done = read_cell(folder, cell)
     if done is not None:
         return done
+    for path, digest in zip((cell.rows, cell.queries, cell.train), cell.digests, strict=True):
+        if as_dataset(path).digest != digest:
+            raise ConfigError(f"{path} has changed since the sweep began; give the same command again")
     params = dict(cell.table)
     method = build_method(params.pop("name"), params)
     work = folder / WORK / cell.key

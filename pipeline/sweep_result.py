@@ -73,10 +73,11 @@ def as_dataset(
             if entry["standard_error"] is not None:
                 arrays[f"{entry['name']}_standard_error"][place] = entry["standard_error"]
             about[entry["name"]]["definition"] = entry["definition"]
+    n_done = sum(cell.key in records for cell in cells)
     return xarray.Dataset(
         {name: (DIMS, arrays[name], about[name]) for name in arrays},
         coords=coordinates,
-        attrs={"metrics": list(metrics), "n_cells": len(cells), "n_done": len(records)},
+        attrs={"metrics": list(metrics), "n_cells": len(cells), "n_done": n_done},
     )
 
 

@@ -22,6 +22,7 @@ from bitfleet.pipeline.demo_run import load_digits
 from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.sweep_result import pareto, recommend
 from bitfleet.storage.errors import DestinationExists
+from bitfleet.storage.events import Heartbeat
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -197,6 +198,51 @@ def test_nothing_but_a_table_of_a_sweep_is_replaced(folder, tmp_path):
     xarray.testing.assert_identical(bf.sweep(small).load(), xarray.open_zarr(mine).load())
     xarray.testing.assert_identical(bf.sweep(small).load(), xarray.open_zarr(mine).load())
     assert sorted(os.listdir(tmp_path / "s")) == ["cells", "report.html", "result.zarr", "work"]
+
+
+def test_what_two_names_share_is_computed_once(folder, clusters, tmp_path):
+    small = plan(folder, tmp_path / "s", [{"name": "itq", "n_bits": 8, "n_iter": 5}], seeds=[0])
+    small["data"].append({**small["data"][0], "name": "the same"})
+    said: list[str] = []
+    table = bf.sweep(small, scheduler=clusters(2), note=said.append)
+    assert table.attrs["failed"] == []
+    assert table.attrs["n_cells"] == table.attrs["n_done"] == 2
+    assert np.isfinite(table["map@100"].values).all()
+    assert sum(text.startswith("1/1 ") for text in said) == 1
+    small["method"] = [{"name": "posh", "n_bits": 32, "n_active": 2, "n_components": 100}]
+    assert len(bf.sweep(small).attrs["failed"]) == 2
+
+
+def test_a_second_process_is_turned_away(folder, tmp_path):
+    small = plan(folder, tmp_path / "s", [{"name": "lsh", "n_bits": 8}], seeds=[0])
+    (tmp_path / "s").mkdir()
+    with Heartbeat(tmp_path / "s"), pytest.raises(ConfigError, match="another sweep computes in"):
+        bf.sweep(small)
+    assert os.listdir(tmp_path / "s") == []
+    assert bf.sweep(small).attrs["n_done"] == 1
+
+
+def test_no_cell_is_kept_of_data_that_changed_under_the_sweep(folder, tmp_path):
+    shutil.copytree(folder / "digits.zarr", tmp_path / "digits.zarr")
+    small = plan(folder, tmp_path / "s", [{"name": "lsh", "n_bits": [8, 16]}], seeds=[0])
+    small["data"][0]["path"] = str(tmp_path / "digits.zarr")
+
+    def swapped() -> bool:  # between two cells
+        shutil.rmtree(tmp_path / "digits.zarr")
+        shutil.copytree(folder / "queries.zarr", tmp_path / "digits.zarr")
+        return False
+
+    (failure,) = bf.sweep(small, should_stop=swapped).attrs["failed"]
+    assert "digits.zarr has changed since the sweep began" in failure
+    assert len(os.listdir(tmp_path / "s/cells")) == 1
+
+
+def test_a_method_that_fits_in_no_memory_stops_no_other(folder, tmp_path):
+    methods = [{"name": "lsh", "n_bits": 2**40}, {"name": "itq", "n_bits": 8, "n_iter": 2}]
+    table = bf.sweep(plan(folder, tmp_path / "s", methods, seeds=[0]))
+    (failure,) = table.attrs["failed"]
+    assert "Unable to allocate" in failure
+    assert table.attrs["n_done"] == 1
 
 
 def test_a_stop_between_cells_keeps_what_is_done(folder, tmp_path):
