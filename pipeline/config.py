@@ -14,6 +14,7 @@ import difflib
 import os
 import tomllib
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -28,12 +29,11 @@ from pydantic import (
 )
 
 from ..tasks import registry
+from ..tasks.metrics import parse_metrics
 from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..tasks.protocols import Method
 
 _T = TypeVar("_T", bound=BaseModel)
@@ -82,6 +82,14 @@ class EvaluateTable(Table):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Say here what would otherwise be said when training is over."""
+        if value is not None:
+            parse_metrics(value)
+        return value
 
     @model_validator(mode="after")
     def _one_order(self) -> EvaluateTable:
@@ -180,7 +188,9 @@ def read_toml(
 
     Tables as a file would hold them may be given instead; their paths are relative to this folder.
     """
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise ConfigError(f"expected {what} or its tables as a mapping, got {type(source).__name__}")
+    if isinstance(source, Mapping):
         return copy.deepcopy(dict(source)), Path.cwd(), "what was given"
     path = Path(source)
     try:
@@ -279,8 +289,13 @@ def _job(content: dict[str, Any], overrides: Mapping[str, Any] | None, source: s
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    parts = []
-    for item in error.errors():
+    parts, found = [], error.errors()
+    within = [item["loc"] for item in found]
+    for item in found:
+        if item["type"] == "too_short" and any(
+            loc[: len(item["loc"])] == item["loc"] and loc != item["loc"] for loc in within
+        ):
+            continue  # only because what is wrong inside has been left out
         place = ".".join(str(step) for step in item["loc"]) or "the file"
         if item["type"] == "extra_forbidden":
             known = _fields_at(model, item["loc"][:-1])
@@ -295,6 +310,8 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     for step in location:
+        if isinstance(step, int):  # one of several tables
+            continue
         annotation = model.model_fields[step].annotation
         options = typing.get_args(annotation) or (annotation,)
         model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from ..tasks.metrics import parse_metrics
 from .config import build_method, read_toml, resolve_path, validated
@@ -19,21 +19,37 @@ if TYPE_CHECKING:
     from ..tasks.protocols import Method
 
 
+def _once(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(value)) < len(value):
+        raise ValueError(f"expected each value once, got {list(value)}")
+    return value
+
+
+def _printable(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise ValueError(f"expected a name of printable characters, got {value!r}")
+    return value
+
+
+_Seed = Annotated[int, Field(lt=2**63)]
+_Bits = Annotated[int, Field(ge=1, lt=2**63)]
+_Lengths = Annotated[tuple[_Bits, ...], Field(strict=False, min_length=1), AfterValidator(_once)]
+_Name = Annotated[str, AfterValidator(_printable)]
+
+
 class SweepTable(Table):
     """``[sweep]``: where results are kept, and what every method is tried with."""
 
-    path: str
-    n_bits: tuple[int, ...] = Field(strict=False, min_length=1)
-    seeds: tuple[int, ...] = Field(default=(0,), strict=False, min_length=1)
+    path: str = Field(min_length=1)
+    n_bits: _Lengths
+    seeds: Annotated[tuple[_Seed, ...], Field(strict=False, min_length=1), AfterValidator(_once)] = (0,)
     metrics: tuple[str, ...] = Field(default=("recall10@100",), strict=False, min_length=1)
     block_rows: int | None = Field(default=None, ge=1)
 
-    @field_validator("n_bits", "seeds", "metrics")
+    @field_validator("metrics")
     @classmethod
-    def _once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError(f"expected each value once, got {list(value)}")
-        return value
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _once(tuple(metric.name for name in value for metric in parse_metrics([name])))
 
     @field_validator("seeds")
     @classmethod
@@ -42,17 +58,11 @@ class SweepTable(Table):
             raise ValueError(f"expected seeds >= 0, got {list(value)}")
         return value
 
-    @field_validator("metrics")
-    @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        parse_metrics(value)
-        return value
-
 
 class SweepData(Table):
     """One of ``[[data]]``: rows that are searched, queries, and rows to learn from (those searched)."""
 
-    name: str
+    name: _Name
     path: str
     queries: str
     train: str | None = None
@@ -62,8 +72,8 @@ class SweepMethod(Table):
     """One of ``[[method]]``: a name, its parameters, its own code lengths if they differ, and a label."""
 
     name: str
-    label: str
-    n_bits: tuple[int, ...] = Field(strict=False, min_length=1)
+    label: _Name
+    n_bits: _Lengths
     params: dict[str, Any]
 
     def build(self, n_bits: int) -> Method:

@@ -128,11 +128,10 @@ def _attempt(cell: Cell, folder: Path) -> tuple[dict[str, Any] | None, str]:
     """Compute a cell in a task; what is wrong with it alone must not stop the others."""
     try:
         return compute_cell(cell, folder), ""
-    except (ClusterError, OSError) as error:
-        if isinstance(error, FileNotFoundError | DestinationExists):
-            return None, one_line(error)
-        raise
     except Exception as error:
+        of_all = isinstance(error, ClusterError | OSError)
+        if of_all and not isinstance(error, FileNotFoundError | DestinationExists):
+            raise
         done = read_cell(folder, cell)  # another sweep on this folder may have been faster
         return (None, one_line(error)) if done is None else (done, "")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..storage.digest import json_digest
 from ..storage.objects import LocalObjects
 from ..storage.safe import parse_json
+from ..tasks.metrics import parse_metrics
 from . import runs
 from .api import encode_into
 from .arrays import as_dataset
@@ -29,6 +30,7 @@ from .results import as_record
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..storage.dataset import Dataset
     from .config_sweep import Sweep
 
 FORMAT = "bitfleet-sweep-cell"
@@ -88,14 +90,16 @@ class Cell:
 
 
 def cells_of(sweep: Sweep) -> list[Cell]:
-    """Return all cells, in the order of the file."""
-    digests: dict[str, str] = {}
+    """Return all cells, in the order of the file; `ConfigError` if data do not fit each other or a metric."""
+    stored: dict[str, Dataset] = {}
 
-    def digest(path: str) -> str:
-        if path not in digests:
-            digests[path] = as_dataset(path).digest
-        return digests[path]
+    def found(path: str) -> Dataset:
+        if path not in stored:
+            stored[path] = as_dataset(path)
+        return stored[path]
 
+    for data in sweep.data:
+        _require_fitting(sweep, found(data.path), found(data.queries), found(data.train or data.path))
     return [
         Cell(
             data=data.name,
@@ -106,7 +110,11 @@ def cells_of(sweep: Sweep) -> list[Cell]:
             rows=data.path,
             queries=data.queries,
             train=data.train or data.path,
-            digests=(digest(data.path), digest(data.queries), digest(data.train or data.path)),
+            digests=(
+                found(data.path).digest,
+                found(data.queries).digest,
+                found(data.train or data.path).digest,
+            ),
             metrics=sweep.sweep.metrics,
             block_rows=sweep.sweep.block_rows,
         )
@@ -115,6 +123,22 @@ def cells_of(sweep: Sweep) -> list[Cell]:
         for n_bits in method.n_bits
         for seed in sweep.sweep.seeds
     ]
+
+
+def _require_fitting(sweep: Sweep, rows: Dataset, queries: Dataset, train: Dataset) -> None:
+    """Raise `ConfigError` for what would only be found when a method has been trained."""
+    for other in (queries, train):
+        if other.n_features != rows.n_features:
+            raise ConfigError(
+                f"{other.path} has rows of {other.n_features} features, {rows.path} of {rows.n_features}"
+            )
+    wanting = [metric.name for metric in parse_metrics(sweep.sweep.metrics) if metric.needs_labels]
+    for dataset in (rows, queries):
+        if wanting and not dataset.has_labels:
+            raise ConfigError(
+                f"{wanting[0]} needs labels and {dataset.path} has none; give labels (ingest --labels), "
+                "or ask for metrics without, such as recall10@100"
+            )
 
 
 def read_cell(folder: Path, cell: Cell) -> dict[str, Any] | None:

@@ -171,6 +171,8 @@ def save(table: xarray.Dataset, path: Path) -> None:
 
 def require_own(path: Path) -> None:
     """Raise `DestinationExists` if there is anything at ``path`` but the table of a sweep."""
+    if path.parent.exists() and not path.parent.is_dir():
+        raise DestinationExists(f"{path.parent} is a file; give the sweep a folder")
     try:
         ours = "n_cells" in read_group(path) if path.is_dir() and not path.is_symlink() else False
     except (StorageError, OSError):

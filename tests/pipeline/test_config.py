@@ -97,6 +97,7 @@ def test_only_three_tables_are_required(tmp_path: Path) -> None:
         ('scheduler = "local"', 'scheduler = "yarn"', r"cluster\.scheduler: expected .local., .serial., an"),
         ('path = "digits.zarr"', "", r"data\.path is required"),
         ("[data]", "[data", r"is not valid TOML"),
+        ('"recall@100"]', '"recal@100"]', r"evaluate\.metrics: unknown metrics 'recal@100'; known are"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -245,6 +245,20 @@ def test_a_method_that_fits_in_no_memory_stops_no_other(folder, tmp_path):
     assert table.attrs["n_done"] == 1
 
 
+def test_data_that_do_not_fit_are_refused_before_anything_is_trained(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, n_features in (("bare", 112), ("narrow", 3)):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(20, n_features)))
+        bf.ingest(tmp_path / f"{name}.npy", tmp_path / f"{name}.zarr")
+    for name, message in (("bare", "map@100 needs labels and .*bare.zarr has none"), ("narrow", "features")):
+        for role in ("queries", "path") if name == "bare" else ("queries", "train"):
+            small = plan(folder, tmp_path / "s")
+            small["data"][0][role] = str(tmp_path / f"{name}.zarr")
+            with pytest.raises(ConfigError, match=message):
+                bf.sweep(small)
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_stop_between_cells_keeps_what_is_done(folder, tmp_path):
     with pytest.raises(KeyboardInterrupt, match="stopped after 1 of 8 cells; give the same command again"):
         bf.sweep(plan(folder, tmp_path / "s"), should_stop=lambda: True)
@@ -301,12 +315,25 @@ def test_advice_knows_when_it_knows_nothing(done):
         ({"metrics": ["recall10@100", "foo@3"]}, "unknown metrics 'foo@3'"),
         ({"seeds": [0, -1]}, r"expected seeds >= 0, got \[0, -1\]"),
         ({"path": "s3://bucket/sweep"}, "expected a folder"),
+        ({"path": ""}, r"sweep\.path"),
+        ({"metrics": ["map@10", " map@10"]}, "expected each value once"),
+        ({"seeds": [2**63]}, r"sweep\.seeds\.0: Input should be less than"),
     ],
 )
 def test_mistakes_are_named(folder, tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
         bf.sweep(plan(folder, tmp_path / "s", **change))
     assert not (tmp_path / "s").exists()
+
+
+def test_a_misspelt_key_of_one_of_several_tables_is_named(folder, tmp_path):
+    small = plan(folder, tmp_path / "s")
+    small["data"][0]["quries"] = small["data"][0].pop("queries")
+    with pytest.raises(ConfigError, match=r"unknown key data\.0\.quries \(did you mean 'queries'\?\)"):
+        bf.sweep(small)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DestinationExists, match="is a file; give the sweep a folder"):
+        bf.sweep(plan(folder, tmp_path / "file"))
 
 
 @pytest.mark.parametrize(
@@ -316,6 +343,8 @@ def test_mistakes_are_named(folder, tmp_path, change, message):
         ([{"label": "x"}], r"expected name = .* in each \[\[method\]\]"),
         ([{"name": "itq", "n_itr": 3}], "no parameter 'n_itr' \\(did you mean 'n_iter'"),
         ([{"name": "kmeans"}], "unknown method 'kmeans'"),
+        ([{"name": "lsh", "n_bits": [8, 8]}], "expected each value once"),
+        ([{"name": "lsh", "label": "a\0"}], "expected a name of printable characters"),
     ],
 )
 def test_methods_that_do_not_exist_are_named(folder, tmp_path, methods, message):
