@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -110,5 +111,7 @@ def _service(name: str) -> dict[str, Any]:
 
 
 def _quantity(memory: str) -> str:
-    """Return Kubernetes' form of ``"4 GiB"``: ``"4Gi"``."""
-    return memory.replace(" ", "").removesuffix("B")
+    """Return Kubernetes' form of ``"4 GiB"``: ``"4Gi"``; there ``m`` means a thousandth, ``K`` nothing."""
+    number, unit = re.fullmatch(r"([\d.]+)\s*([a-z]*)", memory.strip().lower()).groups()  # type: ignore[union-attr]
+    unit = unit.removesuffix("b")
+    return number + (unit if unit in ("", "k") else unit[0].upper() + unit[1:])

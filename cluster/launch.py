@@ -250,7 +250,8 @@ def _remote_client(address: str, certificates: Mapping[str, str] | None, insecur
     try:
         return _registered(address, security)
     except (OSError, TimeoutError) as error:
-        raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running?") from error
+        doubt = ", and are the certificates of its authority, and still valid" if security else ""
+        raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running{doubt}?") from error
 
 
 def _registered(address: str, security: Security | None) -> Client:

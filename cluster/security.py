@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import ssl
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +112,25 @@ def _from_files(certificates: Mapping[str, str]) -> Security:
     for file in (ca_file, cert, key):
         if not os.access(file, os.R_OK):
             raise InsecureCluster(f"expected a PEM file of [cluster.tls], but {file} cannot be read")
+    _try_out(ca_file, cert, key)
     return Security(require_encryption=True, tls_ca_file=ca_file, tls_client_cert=cert, tls_client_key=key)
+
+
+def _try_out(ca_file: str, cert: str, key: str) -> None:
+    """Raise `InsecureCluster` for files that no connection can use; it would say that nobody answers."""
+
+    def locked() -> str:  # without it OpenSSL asks at the terminal, whether or not somebody sits there
+        raise InsecureCluster(f"{key} is locked by a pass phrase; give a key that is not, for you alone")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:
+        raise InsecureCluster(f"{ca_file} is no certificate of an authority in PEM form ({error})") from error
+    try:
+        context.load_cert_chain(cert, key, password=locked)
+    except OSError as error:
+        raise InsecureCluster(f"{cert} and {key} are no certificate with its key, PEM ({error})") from error
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 HERE = ("local", "serial")
 BATCH = ("slurm", "pbs", "sge", "lsf")
@@ -13,6 +17,11 @@ LAUNCHERS = (*BATCH, "ssh", "kubernetes")
 # Seconds without any worker after which a cluster is given up; a queue may keep its jobs for days
 WORKER_TIMEOUT = 300.0
 QUEUE_TIMEOUT = 7 * 86400.0
+
+_SIZE = re.compile(r"(\d+(\.\d*)?) ?([kMGTP]i?)?B?", re.IGNORECASE)
+_NETWORK_ADDRESS = re.compile(r"[^@\s/]+:\d{1,5}")
+_ASSIGNMENT = re.compile(r"(\w+)=(?![\"']?\$)")  # of a value itself, not of what a command or variable gives
+_SECRET = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|(ACCESS|API|PRIVATE)_?KEY)(_|$)", re.IGNORECASE)
 
 
 class Table(BaseModel):
@@ -24,15 +33,15 @@ class Table(BaseModel):
 class TlsTable(Table):
     """``[cluster.tls]``: PEM files for a ``tls://`` address; without it Dask's configuration is used."""
 
-    ca_file: str
-    cert: str
-    key: str
+    ca_file: str = Field(min_length=1)
+    cert: str = Field(min_length=1)
+    key: str = Field(min_length=1)
 
 
 class SshTable(Table):
     """``[cluster.ssh]``: hosts where workers are started, and how they are logged into."""
 
-    hosts: tuple[str, ...] = Field(strict=False, min_length=1)
+    hosts: tuple[Annotated[str, Field(min_length=1)], ...] = Field(strict=False, min_length=1)
     host: str | None = None  # address of this machine as the others see it
     username: str | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
@@ -57,11 +66,20 @@ class BatchTable(Table):
     local_folder: str | None = None
     shared_folder: str | None = None
 
+    @field_validator("directives", "prologue")
+    @classmethod
+    def _no_secrets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse_secrets(
+            [name for line in value for name in _ASSIGNMENT.findall(line)],
+            'read it where the job runs, from a file that only you can read: prologue = [". ~/.secrets"]',
+        )
+        return value
+
 
 class KubernetesTable(Table):
     """``[cluster.kubernetes]``: the pods of a cluster that Dask's operator makes."""
 
-    image: str
+    image: str = Field(min_length=1)
     namespace: str | None = None
     name: str | None = None
     cpu: str | None = None
@@ -70,6 +88,19 @@ class KubernetesTable(Table):
     claim: str | None = None
     mount: str | None = None
     insecure: bool = False
+
+    @field_validator("env")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, str]) -> dict[str, str]:
+        _refuse_secrets(value, "keep it in a Secret and name that: env_from = ...")
+        return value
+
+
+def _refuse_secrets(names: Iterable[str], advice: str) -> None:
+    """Raise `ValueError` for a variable that is named like a credential: the run's record would hold it."""
+    for name in names:
+        if _SECRET.search(name) and not name.upper().endswith(("_FILE", "_PATH")):
+            raise ValueError(f"{name} looks like a credential, and a run keeps this table; {advice}")
 
 
 class ClusterTable(Table):
@@ -84,7 +115,7 @@ class ClusterTable(Table):
     max_workers: int | None = Field(default=None, ge=1)
     threads_per_worker: int = Field(default=1, ge=1)
     memory_limit: str | None = None
-    worker_timeout: float | None = Field(default=None, gt=0)
+    worker_timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     insecure: bool = False
     tls: TlsTable | None = None
     ssh: SshTable | None = None
@@ -117,12 +148,25 @@ class ClusterTable(Table):
     @field_validator("scheduler")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value in (*HERE, *LAUNCHERS) or "://" in value:
+        if value in (*HERE, *LAUNCHERS):
             return value
+        protocol, found, rest = value.partition("://")
+        if found and (protocol not in ("tcp", "tls") or _NETWORK_ADDRESS.fullmatch(rest)):
+            return value
+        if found:  # which is not repeated: there may be a password in it
+            raise ValueError('expected a host and a port alone, such as "tls://host:8786"')
         raise ValueError(
             'expected "local", "serial", an address such as "tls://host:8786", or a launcher: '
             + ", ".join(LAUNCHERS)
         )
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _size(cls, value: str | None) -> str | None:
+        found = None if value is None else _SIZE.fullmatch(value)
+        if value is not None and (found is None or not float(found[1])):
+            raise ValueError(f'expected a size such as "4 GiB", got {value!r}')
+        return value
 
     @model_validator(mode="after")
     def _fitting(self) -> ClusterTable:

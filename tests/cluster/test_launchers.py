@@ -70,7 +70,14 @@ def test_the_manifest_has_what_the_operator_expects():
 
 @pytest.mark.parametrize(
     ("memory", "quantity"),
-    [("4 GiB", "4Gi"), ("512MiB", "512Mi"), ("2 GB", "2G"), ("1000000000", "1000000000")],
+    [
+        ("4 GiB", "4Gi"),
+        ("512MiB", "512Mi"),
+        ("2 GB", "2G"),
+        ("1000000000", "1000000000"),
+        ("500 mb", "500M"),
+        ("5 kB", "5k"),
+    ],
 )
 def test_memory_as_kubernetes_writes_it(memory, quantity):
     pod = kubernetes.manifest(Size(memory_limit=memory), IMAGE)["spec"]["worker"]["spec"]

@@ -65,8 +65,29 @@ def test_encryption_needs_certificates(certificates, tmp_path):
     missing = files | {"key": str(tmp_path / "none.pem")}
     with pytest.raises(InsecureCluster, match=r"none\.pem cannot be read"):
         security_for("tls://10.0.0.1:8786", certificates=missing)
+    (tmp_path / "junk.pem").write_text("junk")
+    for name, message in (("ca_file", "no certificate of an authority"), ("cert", "no certificate with its")):
+        with pytest.raises(InsecureCluster, match=rf"junk\.pem.* {message}"):
+            security_for("tls://10.0.0.1:8786", certificates=files | {name: str(tmp_path / "junk.pem")})
     with dask.config.set({"distributed.comm.tls.client": {"cert": files["cert"], "key": files["key"]}}):
         assert security_for("tls://10.0.0.1:8786") is None  # Dask's own configuration is used
+
+
+def test_nobody_is_asked_for_a_pass_phrase(certificates, tmp_path):
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    _security, files = certificates
+    with open(files["key"], "rb") as file:
+        key = serialization.load_pem_private_key(file.read(), None)
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"phrase"),
+        )
+    )
+    with pytest.raises(InsecureCluster, match=r"locked\.pem is locked by a pass phrase"):
+        security_for("tls://10.0.0.1:8786", certificates=files | {"key": str(locked)})
 
 
 def test_certificates_are_for_this_user_alone_and_gone_afterwards(tmp_path):

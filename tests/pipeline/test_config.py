@@ -223,6 +223,11 @@ def test_a_launcher_is_remembered_by_the_run(tmp_path: Path, scheduler: str) -> 
         ('launcher = "slurm"\n[cluster.slurm]\nque = "q"', r"unknown key .*que \(did you mean 'queue'\?\)"),
         ("n_workers = 3\nmax_workers = 2", r"max_workers = 2 is less than n_workers = 3"),
         ("insecure = true", r"insecure are for a scheduler that is given by its address"),
+        ('memory_limit = "lots"', r"cluster\.memory_limit: expected a size such as \"4 GiB\", got 'lots'"),
+        ('memory_limit = "-4 GiB"', r"cluster\.memory_limit: expected a size"),
+        ("worker_timeout = inf", r"cluster\.worker_timeout: .*finite"),
+        ('launcher = "ssh"\n[cluster.ssh]\nhosts = [""]', r"cluster\.ssh\.hosts\.0"),
+        ('scheduler = "tls://head"', r"cluster\.scheduler: expected a host and a port alone"),
     ],
 )
 def test_a_cluster_that_makes_no_sense_is_named(tmp_path: Path, table: str, message: str) -> None:
@@ -230,3 +235,33 @@ def test_a_cluster_that_makes_no_sense_is_named(tmp_path: Path, table: str, mess
     path.write_text(JOB.replace(CLUSTER, f"[cluster]\n{table}"))
     with pytest.raises(ConfigError, match=message):
         load_job(path)
+
+
+SECRETS = [
+    'scheduler = "tls://ada:hushhush@head:8786"',
+    'launcher = "kubernetes"\n[cluster.kubernetes]\nimage = "i"\nenv = {AWS_SECRET_ACCESS_KEY = "hushhush"}',
+    'launcher = "slurm"\n[cluster.slurm]\nprologue = ["export DB_PASSWORD=hushhush"]',
+    'launcher = "pbs"\n[cluster.pbs]\ndirectives = ["-v API_KEY=hushhush"]',
+]
+
+
+@pytest.mark.parametrize("table", SECRETS)
+def test_what_a_run_would_keep_holds_no_credentials(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(JOB.replace(CLUSTER, f"[cluster]\n{table}"))
+    with pytest.raises(ConfigError, match=r"cluster\.") as caught:
+        load_job(path)
+    assert "hushhush" not in str(caught.value)
+
+
+def test_variables_that_lead_to_credentials_are_none(tmp_path: Path) -> None:
+    prologue = [
+        "export AWS_SHARED_CREDENTIALS_FILE=~/.aws",
+        'export DB_PASSWORD="$(cat ~/.password)"',
+        "export TOKENIZERS_PARALLELISM=false",
+        ". ~/.secrets",
+    ]
+    path = tmp_path / "job.toml"
+    table = f'[cluster]\nlauncher = "slurm"\n[cluster.slurm]\nprologue = {json.dumps(prologue)}'
+    path.write_text(JOB.replace(CLUSTER, table))
+    assert load_job(path).cluster.slurm.prologue == tuple(prologue)  # type: ignore[union-attr]
