@@ -22,7 +22,7 @@ sides; eight covers these, the length, and the rounding of the atoms' own length
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,12 @@ class PursuitEncoder:
     ValueError
         If shapes disagree, a number is not finite, or atoms are longer than one.
     """
+
+    # the whole numbers that scores are rounded to, and the kernel that does it
+    _scale: ClassVar[int] = SCALE
+    _whole: ClassVar[type[np.signedinteger]] = np.int16
+    _lanes_of = staticmethod(lanes_of)
+    _quantise = staticmethod(quantise)
 
     def __init__(
         self,
@@ -133,14 +139,18 @@ class PursuitEncoder:
         if vectors.dtype.kind not in "buif":
             raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
-        scores = np.empty((min(_TILE_ROWS, len(vectors)), lanes_of(self.n_bits)), np.int16)
+        scores = np.empty((min(_TILE_ROWS, len(vectors)), self._lanes_of(self.n_bits)), self._whole)
         for start, rows in self._tiles(vectors):
             mine, codes = scores[: len(rows)], packed[start : start + len(rows)]
             directed = self._score(rows, mine)
-            mine[:, : self.n_bits] -= self._penalty
-            pursue(mine, self._inhibition, self._picks, codes)
+            self._choose(mine, codes)
             codes[~directed] = self._without_direction()
         return packed
+
+    def _choose(self, scores: np.ndarray, packed: np.ndarray) -> None:
+        """Turn the rounded scores of some rows into codes."""
+        scores[:, : self.n_bits] -= self._penalty
+        pursue(scores, self._inhibition, self._picks, packed)
 
     def active(self, vectors: np.ndarray) -> np.ndarray:
         """Return where the ones of the codes are, int32, shape (m, n_active), ascending."""
@@ -170,13 +180,13 @@ class PursuitEncoder:
             if self.components is not None:
                 whole = np.sqrt(np.einsum("ij,ij->i", rows, rows))
                 detour = 1 + np.linalg.norm(self.components) * whole / length
-            terms = 8 * SCALE * (self.n_features + inner.shape[1] + 64)
+            terms = 8 * self._scale * (self.n_features + inner.shape[1] + 64)
             errors = np.broadcast_to(2.0**-53 * terms * detour, length.shape)
-            unsure = quantise(inner @ self.atoms.T, 1 / length, np.ascontiguousarray(errors), out)
+            unsure = self._quantise(inner @ self.atoms.T, 1 / length, np.ascontiguousarray(errors), out)
         directed = np.ones(len(rows), np.bool_)
         if len(unsure):
             exact, directed[unsure] = self._exact(rows[unsure])
-            out[unsure, : self.n_bits] = np.rint(SCALE * exact)
+            out[unsure, : self.n_bits] = np.rint(self._scale * exact)
         return directed
 
     def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

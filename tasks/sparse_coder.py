@@ -21,11 +21,8 @@ import numpy as np
 from .decoder import Decoder
 from .kernels.coding import MOST_ACTIVE, SCALE, code_rows, padded_width, quantise
 from .kernels.exact import fixed_product
-from .kernels.pack import packed_width
 from .methods.base import Front
 from .pursuit import PursuitEncoder
-
-_TILE_ROWS = 512
 
 
 class SparseCoder(PursuitEncoder):
@@ -51,6 +48,11 @@ class SparseCoder(PursuitEncoder):
         If shapes disagree, a number is not finite, or atoms are longer than one.
     """
 
+    _scale = SCALE
+    _whole = np.int32
+    _lanes_of = staticmethod(padded_width)
+    _quantise = staticmethod(quantise)
+
     def __init__(
         self,
         mean: np.ndarray,
@@ -73,41 +75,10 @@ class SparseCoder(PursuitEncoder):
         parts = (self.mean, self.components, self.atoms, self._n_active, self.n_exchanges, self.scale)
         return type(self), parts
 
-    def encode(self, vectors: np.ndarray) -> np.ndarray:
-        """Return packed codes, as `PursuitEncoder.encode` does."""
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
-            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
-        if vectors.dtype.kind not in "buif":
-            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
-        packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
-        scores = np.empty((min(_TILE_ROWS, len(vectors)), padded_width(self.n_bits)), np.int32)
-        for start, rows in self._tiles(vectors):
-            mine, codes = scores[: len(rows)], packed[start : start + len(rows)]
-            directed = self._score(rows, mine)
-            mine[:, : self.n_bits] -= self._half
-            code_rows(mine, self._gram, self._n_active, self.n_exchanges, codes)
-            codes[~directed] = self._without_direction()
-        return packed
+    def _choose(self, scores: np.ndarray, packed: np.ndarray) -> None:
+        scores[:, : self.n_bits] -= self._half
+        code_rows(scores, self._gram, self._n_active, self.n_exchanges, packed)
 
     def own_decoder(self) -> Decoder:
         """Return what the codes stand for, rows taken to be of the same length."""
         return Decoder(self.scale * self.atoms, Front(self.mean, self.components), dense=False, ridge=0.0)
-
-    def _score(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Write the rounded dots of some rows with all atoms; tell which rows have a direction."""
-        inner = rows if self.components is None else rows @ self.components
-        length = np.sqrt(np.einsum("ij,ij->i", inner, inner))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            detour = 1.0
-            if self.components is not None:
-                whole = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-                detour = 1 + np.linalg.norm(self.components) * whole / length
-            terms = 8 * SCALE * (self.n_features + inner.shape[1] + 64)
-            errors = np.broadcast_to(2.0**-53 * terms * detour, length.shape)
-            unsure = quantise(inner @ self.atoms.T, 1 / length, np.ascontiguousarray(errors), out)
-        directed = np.ones(len(rows), np.bool_)
-        if len(unsure):
-            exact, directed[unsure] = self._exact(rows[unsure])
-            out[unsure, : self.n_bits] = np.rint(SCALE * exact)
-        return directed
