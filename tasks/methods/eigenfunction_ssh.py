@@ -33,21 +33,21 @@ from ..curves import Curves, Grid, Histogram
 from ..eigenfunctions import laplacian_functions
 from ..label_sums import LabelSums
 from ..random import stream
-from .base import Front, LinearMethod, data_info, front_of, integer
-from .checks import check_common, check_count, check_number, check_share
+from .base import data_info, front_of, integer
+from .checks import check_count, check_number
+from .coordinate_base import CoordinateMethod
 from .mdsh import grid_of
 from .spectral_hashing import Box
 
 if TYPE_CHECKING:
-    from ..protocols import Accumulator, Arrays, DataInfo, JSONScalar, LeafPlan, RoundState
+    from ..protocols import Accumulator, Arrays, JSONScalar, LeafPlan, RoundState
 
-AUTO = 0.2  # of the root mean squared distance of two rows
 _ROWS_PER_BIN = 10
 _FEW = 4  # times as many labellings as are wanted: so many are listed
 
 
 @dataclass(frozen=True)
-class EigenfunctionSSH(LinearMethod):
+class EigenfunctionSSH(CoordinateMethod):
     """Signs of functions that agree with labels and are smooth where rows are dense.
 
     Parameters
@@ -94,32 +94,11 @@ class EigenfunctionSSH(LinearMethod):
     needs_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_common(self)
+        self.check_coordinates()
         check_count(self, "n_functions", optional=True)
         check_count(self, "n_label_bits", optional=True)
-        check_count(self, "n_bins", 2)
-        check_share(self, "clip", zero=True)
-        if self.clip >= 0.5:
-            raise ValueError(f"expected clip to be in [0, 0.5), got {self.clip!r}")
         for field in ("weight", "smoothing"):
             check_number(self, field, above=True, optional=False)
-        if self.sigma != "auto":
-            check_number(self, "sigma", above=True, optional=False)
-
-    def wanted_components(self, info: DataInfo) -> int | float:
-        """Return ``min(n_bits, d)`` unless told otherwise."""
-        return self.most_components(info) if self.n_components is None else self.n_components
-
-    def most_components(self, info: DataInfo) -> int:
-        """Return ``min(n_bits, d)``."""
-        return min(self.n_bits, info.n_features)
-
-    def begin(self, front: Front, seed: int, moments: Arrays | None) -> dict[str, np.ndarray]:
-        """Begin with the width alone."""
-        assert moments is not None
-        spread = np.sqrt(2 * np.trace(moments["covariance"]))
-        width = (AUTO * spread or 1.0) if self.sigma == "auto" else self.sigma
-        return {"width": np.array(width, np.float64)}
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Find the extents, then the histograms, then the sums."""

@@ -29,18 +29,16 @@ from ..curve_encoder import ProductEncoder
 from ..curves import Curves, Grid, Histogram
 from ..eigenfunctions import affinity_functions
 from ..weighted_hamming import BitAffinity
-from .base import Front, LinearMethod, front_of, integer
-from .checks import check_common, check_count, check_number, check_share
+from .base import front_of, integer
+from .coordinate_base import CoordinateMethod
 from .spectral_hashing import Box
 
 if TYPE_CHECKING:
-    from ..protocols import Accumulator, Arrays, DataInfo, JSONScalar, LeafPlan, RoundState
-
-AUTO = 0.2  # of the root mean squared distance of two rows
+    from ..protocols import Accumulator, Arrays, JSONScalar, LeafPlan, RoundState
 
 
 @dataclass(frozen=True)
-class MDSH(LinearMethod):
+class MDSH(CoordinateMethod):
     """Signs of eigenfunctions of single coordinates, or of products of them, with weights.
 
     Parameters
@@ -77,31 +75,10 @@ class MDSH(LinearMethod):
     sparse: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_common(self)
-        check_count(self, "n_bins", 2)
-        check_share(self, "clip", zero=True)
-        if self.clip >= 0.5:
-            raise ValueError(f"expected clip to be in [0, 0.5), got {self.clip!r}")
-        if self.sigma != "auto":
-            check_number(self, "sigma", above=True, optional=False)
+        self.check_coordinates()
         if not isinstance(self.products, (bool, np.bool_)):
             raise ValueError(f"expected products to be True or False, got {self.products!r}")
         object.__setattr__(self, "products", bool(self.products))
-
-    def wanted_components(self, info: DataInfo) -> int | float:
-        """Return ``min(n_bits, d)`` unless told otherwise."""
-        return self.most_components(info) if self.n_components is None else self.n_components
-
-    def most_components(self, info: DataInfo) -> int:
-        """Return ``min(n_bits, d)``."""
-        return min(self.n_bits, info.n_features)
-
-    def begin(self, front: Front, seed: int, moments: Arrays | None) -> dict[str, np.ndarray]:
-        """Begin with the width alone."""
-        assert moments is not None
-        spread = np.sqrt(2 * np.trace(moments["covariance"]))
-        width = (AUTO * spread or 1.0) if self.sigma == "auto" else self.sigma
-        return {"width": np.array(width, np.float64)}
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Find the extents, then the histograms."""
