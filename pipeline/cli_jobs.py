@@ -82,7 +82,7 @@ def watch(
             if (shown := as_event(event)) is not None:
                 reporter(shown)
             elif event["kind"] == "stage":
-                reporter.note(f"stage: {event['stage']}")
+                reporter.note(f"stage: {event.get('stage')}")
     found = job.status()
     output.code = job.exit_code(found)
     return _told(output, run, found)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import OK, UNEXPECTED, exit_code, one_line
+from .errors import OK, UNEXPECTED, exit_code, one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +59,7 @@ class Output:
         if self._note is not None:
             self._note(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
     def table(self, rows: Mapping[str, Any]) -> None:
         """Show names and values to people."""
@@ -93,7 +93,7 @@ class Output:
         if self.debug:
             traceback.print_exception(error)
         hint = "" if self.debug or code != UNEXPECTED else " (--debug shows where)"
-        print(f"bitfleet: {one_line(error)}{hint}", file=sys.stderr, flush=True)
+        print(f"bitfleet: {printable(one_line(error))}{hint}", file=sys.stderr, flush=True)
         if self.json:
             described = {"type": type(error).__name__, "message": str(error), "exit_code": code}
             print(json.dumps({"error": described}))

@@ -116,6 +116,16 @@ def one_line(error: BaseException) -> str:
     return text if exit_code(error) != UNEXPECTED else f"{type(error).__name__}: {text}"
 
 
+def printable(text: str) -> str:
+    """Return text in which nothing commands a terminal: what does is shown as ``\\x1b`` and the like.
+
+    Names, errors and metrics of a run may be a stranger's.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 def _of_a_place(error: BaseException) -> TypeGuard[OSError]:
     """Tell an error of where something is to be read or written, as the operating system names it."""
     return isinstance(error, OSError) and error.errno in _PLACES

@@ -15,7 +15,7 @@ from ..storage.places import place
 from ..storage.run import RunDirectory, status
 from .config import Job as Content
 from .config import as_job
-from .errors import ConfigError, JobFailed
+from .errors import UNEXPECTED, ConfigError, JobFailed
 from .executors import Where, choose, joined
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Job:
         found = self.wait(timeout)
         if found["state"] == "finished":
             for event in reversed(RunDirectory.open(self.run).events().read()):
-                if event["kind"] == events.JOB_FINISHED:
+                if event["kind"] == events.JOB_FINISHED and isinstance(event.get("result"), dict):
                     return dict(event["result"])
             raise JobFailed(f"{self.run} has a model, but no job; open it with bitfleet.load")
         why = found["error"] or found["reason"] or "its driver gives no sign of life; submit it again"
@@ -155,8 +155,9 @@ class Job:
         if found["state"] == "failed":
             ends = (events.JOB_FAILED, events.RUN_FAILED)
             log = RunDirectory.open(self.run).events().read()
-            codes = [event["exit_code"] for event in log if event["kind"] in ends and "exit_code" in event]
-            return int(codes[-1]) if codes else 1
+            codes = [event.get("exit_code") for event in log if event["kind"] in ends]
+            code = codes[-1] if codes else None
+            return code if isinstance(code, int) and 0 < code < 256 else UNEXPECTED
         return 0 if found["state"] in ("finished", "running") else 130
 
 

@@ -5,11 +5,11 @@ Everything is written to standard error, so that standard output stays free for 
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from .errors import printable
 from .train import Event, RoundCommitted, RunFinished, RunStarted
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def followed(scalars: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in scalars.items()
-        if name.startswith(FOLLOWED) and isinstance(value, int | float) and math.isfinite(value)
+        if name.startswith(FOLLOWED) and isinstance(value, int | float) and abs(value) <= sys.float_info.max
     }
 
 
@@ -127,7 +127,7 @@ class LineReporter(SilentReporter):
 
     def note(self, text: str) -> None:
         """Write the text."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 class TerminalReporter(SilentReporter):
@@ -138,11 +138,11 @@ class TerminalReporter(SilentReporter):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._progress: Progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[metrics]}"),
+            TextColumn("{task.fields[metrics]}", markup=False),
             console=Console(file=stream, highlight=False),
         )
         self._bar: TaskID | None = None
@@ -153,7 +153,7 @@ class TerminalReporter(SilentReporter):
             case RunStarted():
                 self.note(describe(event))
                 self._bar = self._progress.add_task(
-                    event.method, total=event.rounds, completed=event.resumed_from or 0, metrics=""
+                    printable(event.method), total=event.rounds, completed=event.resumed_from or 0, metrics=""
                 )
             case RoundCommitted():
                 if self._bar is not None:
@@ -168,7 +168,7 @@ class TerminalReporter(SilentReporter):
 
     def note(self, text: str) -> None:
         """Print the text above the bar."""
-        self._progress.console.print(text, markup=False)
+        self._progress.console.print(printable(text), markup=False)
 
     def __enter__(self) -> TerminalReporter:
         self._progress.start()

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
     from .opening import Run
 
+_KINDS: dict[str, Any] = {"training": RunStarted, "round": RoundCommitted, events.RUN_FINISHED: RunFinished}
+_TYPES: dict[str, Any] = {  # of their fields that are not whole numbers; a log may hold anything
+    "method": str,
+    "model": str,
+    "scalars": dict,
+    "seconds": int | float,
+    "rounds": int | None,
+    "resumed_from": int | None,
+}
+
 
 @contextmanager
 def recorded_run(run: Run, *, of_job: bool) -> Iterator[None]:
@@ -62,10 +72,12 @@ def log_to(log: events.Events) -> Callable[[Event], None]:
 
 def as_event(recorded: dict[str, Any]) -> Event | None:
     """Return what `log_to` has written as the event that it was, None for anything else."""
-    kinds = {"training": RunStarted, "round": RoundCommitted, events.RUN_FINISHED: RunFinished}
-    kind: Any = kinds.get(recorded["kind"])
+    kind = _KINDS.get(recorded["kind"])
+    given = {k: v for k, v in recorded.items() if k not in ("kind", "time")}
+    if kind is None or not all(isinstance(value, _TYPES.get(k, int)) for k, value in given.items()):
+        return None
     try:
-        return kind and kind(**{k: v for k, v in recorded.items() if k not in ("kind", "time")})
+        return kind(**given)
     except TypeError:  # written by another version
         return None
 

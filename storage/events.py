@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import os
 import socket
 import threading
@@ -207,6 +208,13 @@ def _event_of(path: ObjectPath) -> dict[str, Any] | None:
     return _parse(path.read_bytes(_MAX_EVENT_BYTES))
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # which would not go into JSON again
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
 def _line(kind: str, fields: dict[str, Any]) -> bytes:
     return json.dumps({"time": now(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
 
@@ -220,7 +228,7 @@ def _is_torn(file: BinaryIO) -> bool:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        event = json.loads(line)
-    except ValueError:
+        event = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
