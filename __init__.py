@@ -33,16 +33,9 @@ if TYPE_CHECKING:
     from .pipeline.estimators_dense import ITQ, KNNH, LSH, Sign
     from .pipeline.estimators_eigenfunctions import MDSH, EigenfunctionSSH, SpectralHashing
     from .pipeline.estimators_isometric import NIBH, NIBHCG
+    from .pipeline.estimators_pursuit import PursuitHash, SparseCoding
     from .pipeline.estimators_sampled import AGH, BRE, KLSH, SHD
-    from .pipeline.estimators_sparse import (
-        BOSL,
-        POSH,
-        BioHash,
-        FruitFly,
-        PursuitHash,
-        SparseCoding,
-        SphericalHash,
-    )
+    from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
     from .pipeline.job import Job, submit
@@ -150,15 +143,8 @@ _HOME = {
     ".pipeline.estimators_eigenfunctions": ("MDSH", "EigenfunctionSSH", "SpectralHashing"),
     ".pipeline.estimators_dense": ("ITQ", "KNNH", "LSH", "Sign"),
     ".pipeline.estimators_isometric": ("NIBH", "NIBHCG"),
-    ".pipeline.estimators_sparse": (
-        "BOSL",
-        "POSH",
-        "BioHash",
-        "FruitFly",
-        "PursuitHash",
-        "SparseCoding",
-        "SphericalHash",
-    ),
+    ".pipeline.estimators_pursuit": ("PursuitHash", "SparseCoding"),
+    ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
     ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),
     ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
     ".pipeline.active_index": ("ActiveIndex", "pack_active", "unpack_active"),

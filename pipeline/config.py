@@ -10,33 +10,23 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 import os
 import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from ..tasks import registry
 from ..tasks.metrics import parse_metrics
 from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
+from .validation import checked, nearest, plain, validated
 
 if TYPE_CHECKING:
     from ..tasks.protocols import Method
-
-_T = TypeVar("_T", bound=BaseModel)
 
 
 class DataTable(Table):
@@ -235,10 +225,10 @@ def build_method(name: str, params: Mapping[str, Any]) -> Method:
     for key in params:
         if key not in known:
             raise ConfigError(
-                f"method {name!r} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}"
+                f"method {name!r} has no parameter {key!r}{nearest(key, known)}; it has {', '.join(known)}"
             )
     hints = typing.get_type_hints(cls)
-    checked = {key: _checked(f"{name}.{key}", value, hints[key]) for key, value in params.items()}
+    checked = {key: checked(f"{name}.{key}", value, hints[key]) for key, value in params.items()}
     try:
         return cls(**checked)
     except (TypeError, ValueError) as error:
@@ -248,7 +238,7 @@ def build_method(name: str, params: Mapping[str, Any]) -> Method:
 def method_table(method: Method) -> dict[str, Any]:
     """Return the method's name and every hyper-parameter, defaults included, as JSON values."""
     fields = {f.name: getattr(method, f.name) for f in dataclasses.fields(method) if f.init}  # type: ignore[arg-type]
-    return {"name": method.name, **{key: _plain(value) for key, value in fields.items()}}
+    return {"name": method.name, **{key: plain(value) for key, value in fields.items()}}
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -272,68 +262,12 @@ def resolve_path(path: str, folder: Any) -> str:
     return str(folder / (Path(path).expanduser() if isinstance(folder, Path) else path))
 
 
-def validated(model: type[_T], value: Any, source: str) -> _T:
-    """Return the validated model; `ConfigError` with ``source`` and each key that is wrong."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error, model)}") from None
-
-
 def _job(content: dict[str, Any], overrides: Mapping[str, Any] | None, source: str, folder: Path) -> Job:
     for key, value in (overrides or {}).items():
         _assign(content, key, value)
     job = validated(Job, content, source)
     job.build_method()
     return _resolved(job, folder)
-
-
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    parts, found = [], error.errors()
-    within = [item["loc"] for item in found]
-    for item in found:
-        if item["type"] == "too_short" and any(
-            loc[: len(item["loc"])] == item["loc"] and loc != item["loc"] for loc in within
-        ):
-            continue  # only because what is wrong inside has been left out
-        place = ".".join(str(step) for step in item["loc"]) or "the file"
-        if item["type"] == "extra_forbidden":
-            known = _fields_at(model, item["loc"][:-1])
-            parts.append(f"unknown key {place}{_nearest(str(item['loc'][-1]), known)}")
-        elif item["type"] == "missing":
-            parts.append(f"{place} is required")
-        else:
-            shown = "" if item["type"] == "value_error" else f", got {item['input']!r}"
-            parts.append(f"{place}: {item['msg'].removeprefix('Value error, ')}{shown}")
-    return "; ".join(parts)
-
-
-def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    for step in location:
-        if isinstance(step, int):  # one of several tables
-            continue
-        annotation = model.model_fields[step].annotation
-        options = typing.get_args(annotation) or (annotation,)
-        model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
-    return list(model.model_fields)
-
-
-def _nearest(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _checked(key: str, value: Any, hint: Any) -> Any:
-    try:
-        return TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(_plain(value))
-    except ValidationError as error:
-        messages = " or ".join(dict.fromkeys(item["msg"] for item in error.errors()))
-        raise ConfigError(f"{key}: {messages}, got {value!r}") from None
-
-
-def _plain(value: Any) -> Any:
-    """Return NumPy scalars as Python's own."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
 
 
 def _assign(content: dict[str, Any], dotted: str, value: Any) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from ..tasks.metrics import parse_metrics
-from .config import build_method, read_toml, resolve_path, validated
+from .config import build_method, read_toml, resolve_path
 from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
+from .validation import validated
 
 if TYPE_CHECKING:
     import os

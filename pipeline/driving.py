@@ -21,13 +21,14 @@ from ..storage.digest import json_digest
 from ..storage.errors import ManifestConflict
 from ..storage.run import newest_manifest
 from .arrays import as_dataset
-from .config import Job, validated
+from .config import Job
 from .executors import Where
 from .opening import plan_of
 from .recording import recorded_job
 from .rehearsal import rehearse
 from .run_job import perform, prepared
 from .runs import Control
+from .validation import validated
 
 if TYPE_CHECKING:
     from .opening import Run

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..cluster.serial import SerialExecutor
 from ..storage.object_paths import ObjectPath
 from ..storage.places import Probe
-from .config import validated
 from .config_cluster import ClusterTable
 from .errors import ConfigError
+from .validation import validated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

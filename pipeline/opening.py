@@ -15,12 +15,13 @@ from ..storage.run import RunDirectory, is_stream
 from ..tasks.leaves import plan_leaves
 from ..tasks.protocols import DataInfo, LeafPlan
 from .arrays import as_dataset, check_shape, is_dataset, spool, unwrap
-from .config import RunConfig, method_table, resolve_path, validated
+from .config import RunConfig, method_table, resolve_path
 from .errors import ConfigError
 from .executors import SERIAL, Where
 from .labelled import bare, check_needed, checked, split
 from .rehearsal import Needs, rehearse
 from .train import start_state
+from .validation import validated
 
 if TYPE_CHECKING:
     import os
