@@ -23,7 +23,7 @@ from ..tasks import registry
 from ..tasks.metrics import parse_metrics
 from .config_cluster import ClusterTable, Table
 from .errors import ConfigError
-from .validation import checked, nearest, plain, validated
+from .validation import checked_as, nearest, plain, validated
 
 if TYPE_CHECKING:
     from ..tasks.protocols import Method
@@ -228,7 +228,7 @@ def build_method(name: str, params: Mapping[str, Any]) -> Method:
                 f"method {name!r} has no parameter {key!r}{nearest(key, known)}; it has {', '.join(known)}"
             )
     hints = typing.get_type_hints(cls)
-    checked = {key: checked(f"{name}.{key}", value, hints[key]) for key, value in params.items()}
+    checked = {key: checked_as(f"{name}.{key}", value, hints[key]) for key, value in params.items()}
     try:
         return cls(**checked)
     except (TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ def validated(model: type[_T], value: Any, source: str) -> _T:
         raise ConfigError(f"{source}: {_explain(error, model)}") from None
 
 
-def checked(key: str, value: Any, hint: Any) -> Any:
+def checked_as(key: str, value: Any, hint: Any) -> Any:
     """Return a value of the hinted type; `ConfigError` with its key if it has another."""
     try:
         return TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(plain(value))
