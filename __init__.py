@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cluster.errors import ClusterError, ClusterLost, EnvironmentMismatch
-    from .pipeline.active_index import ActiveIndex, pack_active, unpack_active
+    from .pipeline.active_index import ActiveIndex
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
     from .pipeline.describe import CodeStatistics, describe_codes
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .pipeline.job import Job, submit
     from .pipeline.model import Model, load
     from .pipeline.once import encode_once
+    from .pipeline.packed_sets import pack_active, unpack_active
     from .pipeline.refine import fit_decoder
     from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
@@ -147,7 +148,7 @@ _HOME = {
     ".pipeline.estimators_sparse": ("BOSL", "POSH", "BioHash", "FruitFly", "SphericalHash"),
     ".pipeline.estimators_sampled": ("AGH", "BRE", "KLSH", "SHD"),
     ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
-    ".pipeline.active_index": ("ActiveIndex", "pack_active", "unpack_active"),
+    ".pipeline.active_index": ("ActiveIndex",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
     ".pipeline.evaluate": ("evaluate",),
@@ -159,6 +160,7 @@ _HOME = {
     ".pipeline.distortion_result": ("Distortion",),
     ".pipeline.search": ("projections", "search"),
     ".pipeline.once": ("encode_once",),
+    ".pipeline.packed_sets": ("pack_active", "unpack_active"),
     ".pipeline.stream": ("Streamed", "open_stream", "stream"),
     ".pipeline.sweep": ("sweep",),
     ".pipeline.spherical_hamming": ("spherical_hamming",),

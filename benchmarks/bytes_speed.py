@@ -30,28 +30,19 @@ def measure_speed(sizes: list[int]) -> None:
             continue
         coder = bf.SparseCoding(*shape[:1], n_active=shape[1], n_iter=1, center=False, random_state=0)
         coder.fit(split.train[:_TRAIN])
-        index = bf.ActiveIndex(coder, metric="cosine").add(split.base)
-        lean = bf.ActiveIndex(coder, metric="cosine", keep_norms=False)
-        lean._parts, lean.n_rows = index._parts, index.n_rows
-        peer = faiss.IndexPQ(split.base.shape[1], n_bytes, 8)
-        peer.train(split.train[:_TRAIN])
-        peer.add(split.base)
-        runs: dict[str, tuple[Callable[[], Any], int]] = {
-            "packed codes": (lambda i=index: i.search(split.queries, _K), len(split.queries)),
-            "packed codes, keep_norms=False": (
-                lambda i=lean: i.search(split.queries, _K),
-                len(split.queries),
-            ),
-            "packed codes, one at a time": (
-                lambda i=index: [i.search(split.queries[q : q + 1], _K) for q in range(_FEW)],
-                _FEW,
-            ),
-            "Faiss PQ": (lambda p=peer: p.search(split.queries, _K), len(split.queries)),
-            "Faiss PQ, one at a time": (
-                lambda p=peer: [p.search(split.queries[q : q + 1], _K) for q in range(_FEW)],
-                _FEW,
-            ),
+        indexes = {
+            "packed codes": bf.ActiveIndex(coder, metric="cosine"),
+            "packed codes, keep_norms=False": bf.ActiveIndex(coder, metric="cosine", keep_norms=False),
+            "packed codes, keep_lists=True": bf.ActiveIndex(coder, metric="cosine", keep_lists=True),
+            "Faiss PQ": faiss.IndexPQ(split.base.shape[1], n_bytes, 8),
         }
+        indexes["Faiss PQ"].train(split.train[:_TRAIN])
+        runs: dict[str, tuple[Callable[[], Any], int]] = {}
+        for name, index in indexes.items():
+            index.add(split.base)
+            runs[name] = (lambda i=index: i.search(split.queries, _K)), len(split.queries)
+            alone = (lambda i=index: [i.search(split.queries[q : q + 1], _K) for q in range(_FEW)]), _FEW
+            runs[f"{name}, one at a time"] = alone
         for name, seconds in _timed(runs).items():
             line = {"speed": name, "n_bytes": n_bytes, "rows": len(split.base), "k": _K}
             line["queries_per_second"] = round(1 / seconds, 1)

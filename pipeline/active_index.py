@@ -1,4 +1,4 @@
-"""`ActiveIndex`: sparse codes in the fewest bytes, searched by real queries; and these bytes themselves."""
+"""`ActiveIndex`: sparse codes in the fewest bytes, searched by real queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..tasks.kernels.ranking import rank_sets, ranked_width, unrank_sets
 from ..tasks.methods.base import Front
 from ..tasks.protocols import LeafPlan
 from .arrays import as_dataset, is_dataset, make_reader
-from .code_inputs import check_count, loaded
+from .code_inputs import check_count
 from .errors import ConfigError
 from .model import Model, ModelLike, as_model
 from .rescore import rescored
@@ -31,67 +31,6 @@ if TYPE_CHECKING:
 FORMAT = "bitfleet-active-index"
 FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 1 << 14
-
-
-def pack_active(codes: Any, n_bits: int | None = None, n_active: int | None = None) -> np.ndarray:
-    """Return sparse codes as the ranks of their sets, in the fewest whole bytes that hold any of them.
-
-    18 ones of 1,024 take 16 bytes, 112 take 64; as packed bits they all take 128.
-
-    Parameters
-    ----------
-    codes : Codes, path of codes, or array
-        Places of the ones, int32 or int64 of shape (n, n_active); or packed bits, uint8 of shape
-        (n, ceil(n_bits / 8)), of which ``n_active`` must be said.
-    n_bits, n_active : int, optional
-        Stored codes know both.
-
-    Returns
-    -------
-    ndarray of uint8, shape (n, n_bytes)
-        `unpack_active` has the codes back exactly.  See `tasks.kernels.ranking` for the format.
-
-    Raises
-    ------
-    ConfigError
-        If these are no sparse codes with as many ones each.
-
-    Examples
-    --------
-    >>> import numpy as np, bitfleet as bf
-    >>> places = np.array([[0, 7, 1023], [5, 6, 7]])
-    >>> packed = bf.pack_active(places, 1024)
-    >>> packed.shape, bool((bf.unpack_active(packed, 1024, 3) == places).all())
-    ((2, 4), True)
-    """
-    packed, n_bits, n_active = loaded(codes, n_bits, n_active)
-    if n_active is None:
-        raise ConfigError("expected sparse codes: say how many ones each has with n_active=")
-    try:
-        return rank_sets(list_active(packed, n_active), n_bits)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def unpack_active(packed: np.ndarray, n_bits: int, n_active: int) -> np.ndarray:
-    """Return the places of the ones of codes that `pack_active` packed.
-
-    Returns
-    -------
-    ndarray of int32, shape (n, n_active)
-        Ascending.
-
-    Raises
-    ------
-    ConfigError
-        If the type, the width or any row's bytes are not those of ``n_active`` ones of ``n_bits``.
-    """
-    check_count("n_bits", n_bits)
-    check_count("n_active", n_active)
-    try:
-        return unrank_sets(np.asarray(packed), n_bits, n_active)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
 
 
 class ActiveIndex:
@@ -108,6 +47,10 @@ class ActiveIndex:
     keep_norms : bool, default True
         Keep four bytes more a row in memory, which follow from its code, so that a search of few queries
         need not compute them again.  Results are the same.
+    keep_lists : bool, default False
+        Keep the rows unpacked, too, in memory: two bytes more for each of their ones (one up to 256 bits,
+        four beyond 65,536).  For a search of few queries, which else spends nearly all its time on unpacking.
+        Results are the same.
 
     Attributes
     ----------
@@ -126,8 +69,9 @@ class ActiveIndex:
     (6, (3, 10))
     """
 
-    _parts: list[np.ndarray]
-    _norms: list[np.ndarray] | None
+    _rows: _Growing
+    _norms: _Growing | None
+    _lists: _Growing | None
 
     def __init__(
         self,
@@ -136,6 +80,7 @@ class ActiveIndex:
         metric: str = "euclidean",
         lengths: bool | None = None,
         keep_norms: bool = True,
+        keep_lists: bool = False,
     ) -> None:
         self._model: Model | None = as_model(model)
         n_active = self._model.encoder().n_active
@@ -146,7 +91,7 @@ class ActiveIndex:
             )
         lengths = metric == "euclidean" if lengths is None else lengths
         self._digest = self._model.encoder_digest
-        self._begin(self._model.needed_decoder(), n_active, metric, lengths, keep_norms)
+        self._begin(self._model.needed_decoder(), n_active, metric, lengths, keep_norms, keep_lists)
 
     def add(self, vectors: Vectors) -> ActiveIndex:
         """Encode vectors and append their codes; return the index.
@@ -187,6 +132,11 @@ class ActiveIndex:
         distances : ndarray of float64, shape (q, min(k, n))
             Squared Euclidean, between rows of length one if by cosine.
         ids : ndarray of int64, shape (q, min(k, n))
+
+        Raises
+        ------
+        ConfigError
+            If queries are not finite numbers of the right shape, or squared distances overflow float64.
         """
         check_count("k", k)
         check_count("oversample", oversample)
@@ -200,7 +150,11 @@ class ActiveIndex:
             raise ConfigError("expected finite queries, got NaN or infinity")
         wanted = min(k, self.n_rows)
         found = wanted if rescore is None else min(wanted * oversample, self.n_rows)
-        distances, ids = self._distances.nearest(queries, self.rows, found, self._kept())
+        norms, lists = (None if kept is None else kept.whole() for kept in (self._norms, self._lists))
+        try:
+            distances, ids = self._distances.nearest(queries, self.rows, found, norms, lists)
+        except ValueError as error:  # overflow
+            raise ConfigError(str(error)) from None
         if rescore is None:
             return distances, ids
         return rescored(ids, wanted, rescore, queries, None, metric=self.metric)
@@ -225,7 +179,12 @@ class ActiveIndex:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], model: ModelLike | None = None, *, keep_norms: bool = True
+        cls,
+        path: str | os.PathLike[str],
+        model: ModelLike | None = None,
+        *,
+        keep_norms: bool = True,
+        keep_lists: bool = False,
     ) -> ActiveIndex:
         """Read an index, check every byte against its digest and every row against the format.
 
@@ -234,6 +193,8 @@ class ActiveIndex:
         path : path
         model : Model, path, or fitted estimator, optional
             Needed to `add`; must be the one that made the index.
+        keep_norms, keep_lists : bool
+            What is kept in memory beside the rows, as in the constructor.
 
         Raises
         ------
@@ -249,7 +210,8 @@ class ActiveIndex:
         try:
             front = Front(arrays["mean"], arrays.get("components"))
             decoder = Decoder(arrays["matrix"], front, dense=False, ridge=float(header["ridge"]))
-            index._begin(decoder, header["n_active"], header["metric"], header["lengths"], keep_norms)
+            kept = keep_norms, keep_lists
+            index._begin(decoder, header["n_active"], header["metric"], header["lengths"], *kept)
             rows = arrays["rows"]
             if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != index.n_bytes:
                 raise ValueError(f"rows of shape {rows.shape}")
@@ -273,9 +235,7 @@ class ActiveIndex:
     @property
     def rows(self) -> np.ndarray:
         """Everything that is stored, uint8 of shape (n_rows, n_bytes)."""
-        if len(self._parts) != 1:
-            self._parts = [np.concatenate([np.empty((0, self.n_bytes), np.uint8), *self._parts])]
-        return self._parts[0]
+        return self._rows.whole()
 
     def __len__(self) -> int:
         return self.n_rows
@@ -286,7 +246,15 @@ class ActiveIndex:
             f"metric={self.metric!r}, n_bytes={self.n_bytes})"
         )
 
-    def _begin(self, decoder: Decoder, n_active: int, metric: str, lengths: bool, keep_norms: bool) -> None:
+    def _begin(
+        self,
+        decoder: Decoder,
+        n_active: int,
+        metric: str,
+        lengths: bool,
+        keep_norms: bool,
+        keep_lists: bool,
+    ) -> None:
         try:
             self._distances = ActiveDistances(decoder, n_active, metric, bool(lengths))
             self._width = ranked_width(decoder.n_bits, n_active)
@@ -299,25 +267,37 @@ class ActiveIndex:
             bool(lengths),
         )
         self.n_features, self.n_bytes, self.n_rows = len(decoder.front.mean), self._width + self.lengths, 0
-        self._parts = []
-        self._norms = [] if keep_norms else None
+        self._rows = _Growing(np.empty((0, self.n_bytes), np.uint8))
+        self._norms = _Growing(np.empty(0, np.float32)) if keep_norms else None
+        no_places = np.empty((0, n_active), np.int32)
+        self._lists = _Growing(self._distances.lists(no_places)) if keep_lists else None
 
     def _append(self, places: np.ndarray, lengths: np.ndarray | None) -> None:
         rows = np.empty((len(places), self.n_bytes), np.uint8)
         rows[:, : self._width] = rank_sets(places, self.n_bits)
         if lengths is not None:
             rows[:, -1] = lengths
-        self._parts.append(rows)
+        self._rows.append(rows)
         self.n_rows += len(rows)
         if self._norms is not None:
             self._norms.append(self._distances.norms(places))
+        if self._lists is not None:
+            self._lists.append(self._distances.lists(places))
 
-    def _kept(self) -> np.ndarray | None:
-        if self._norms is None:
-            return None
-        if len(self._norms) != 1:
-            self._norms = [np.concatenate([np.empty(0, np.float32), *self._norms])]
-        return self._norms[0]
+
+class _Growing:
+    """Rows of an array that come in parts and are joined when they are wanted."""
+
+    def __init__(self, empty: np.ndarray) -> None:
+        self._parts = [empty]
+
+    def append(self, rows: np.ndarray) -> None:
+        self._parts.append(rows)
+
+    def whole(self) -> np.ndarray:
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
 
 
 def is_index(path: Any) -> bool:

@@ -80,8 +80,17 @@ class ActiveDistances:
         gram, start = self._gram
         return squared_norms(places, gram, start).astype(np.float32)
 
+    def lists(self, places: np.ndarray) -> np.ndarray:
+        """Return sets in the fewest bytes that need no unpacking, unsigned, shape (m, n_active)."""
+        return places.astype(np.min_scalar_type(self.decoder.n_bits - 1))
+
     def nearest(
-        self, queries: np.ndarray, rows: np.ndarray, k: int, norms: np.ndarray | None = None
+        self,
+        queries: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        norms: np.ndarray | None = None,
+        lists: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the k rows nearest to each query, the earlier row first among equals.
 
@@ -94,15 +103,22 @@ class ActiveDistances:
             At most n.
         norms : ndarray of float32, shape (n,), optional
             What `norms` returns of the rows; else computed as the rows are read, with the same results.
+        lists : ndarray of unsigned integers, shape (n, n_active), optional
+            What `lists` returns of the rows; else they are unpacked, with the same results.
 
         Returns
         -------
         distances : ndarray of float64, shape (q, k)
             Squared; of cosine between rows of length one.
         rows : ndarray of int64, shape (q, k)
+
+        Raises
+        ------
+        ValueError
+            If a squared distance overflows.
         """
         found = [
-            self._nearest(queries[at : at + _QUERIES_AT_ONCE], rows, k, norms)
+            self._nearest(queries[at : at + _QUERIES_AT_ONCE], rows, k, norms, lists)
             for at in range(0, len(queries), _QUERIES_AT_ONCE)
         ]
         empty = np.empty((0, k)), np.empty((0, k), np.int64)
@@ -110,7 +126,12 @@ class ActiveDistances:
         return np.concatenate(values), np.concatenate(places)
 
     def _nearest(
-        self, queries: np.ndarray, rows: np.ndarray, k: int, norms: np.ndarray | None
+        self,
+        queries: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        norms: np.ndarray | None,
+        lists: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         tables, scales, offsets, constants = self._tables(queries)
         packed = rows[:, :-1] if self.lengths else rows
@@ -120,8 +141,11 @@ class ActiveDistances:
             squares = self.norms(places) if norms is None else norms[part]
             return self._weigh(squares.astype(np.float64), rows[part, -1] if self.lengths else None)
 
-        values, found = nearest_sets(packed, self.n_active, tables, scales, offsets, weigh, k)
-        return values + constants[:, None], found
+        with np.errstate(over="ignore", invalid="ignore"):
+            values, found = nearest_sets(packed, self.n_active, tables, scales, offsets, weigh, k, lists)
+        distances = values + constants[:, None]
+        _refuse_overflow(distances)
+        return distances, found
 
     def _weigh(self, squares: np.ndarray, stored: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return what a row's value to a query is made of: ``a - b (S u + c)``."""
@@ -143,10 +167,14 @@ class ActiveDistances:
             offsets = fixed_product(directions, np.ascontiguousarray(front.mean[:, None], np.float64))[:, 0]
             constants = np.full(len(queries), 2.0)
         else:
-            inner = self.decoder.coordinates(queries)
-            offsets, constants = np.zeros(len(queries)), row_squares(inner)
-        reals = fixed_product(inner, np.ascontiguousarray(self.decoder.matrix.T))
+            with np.errstate(over="ignore", invalid="ignore"):
+                inner = self.decoder.coordinates(queries)
+                offsets, constants = np.zeros(len(queries)), row_squares(inner)
+            _refuse_overflow(constants)
+        with np.errstate(over="ignore", invalid="ignore"):
+            reals = fixed_product(inner, self._atoms)
         most = np.abs(reals).max(axis=1, initial=0.0)
+        _refuse_overflow(most)
         places = 30 - (self.n_active - 1).bit_length() - np.frexp(most)[1]
         tables = np.rint(np.ldexp(reals, places[:, None])).astype(np.int32)
         return tables, np.ldexp(1.0, -places), offsets, constants
@@ -158,10 +186,15 @@ class ActiveDistances:
         return fixed_product(vectors, np.ascontiguousarray(components, np.float64))
 
     @cached_property
+    def _atoms(self) -> np.ndarray:
+        """Return D with a column for each atom, laid out for `fixed_product`."""
+        return np.ascontiguousarray(self.decoder.matrix.T)
+
+    @cached_property
     def _gram(self) -> tuple[np.ndarray, float]:
         """Return the Gram matrix whose sum over a set, with a number, is the squared length."""
         matrix, front = self.decoder.matrix, self.decoder.front
-        gram = fixed_product(matrix, np.ascontiguousarray(matrix.T))
+        gram = fixed_product(matrix, self._atoms)
         if self.metric != "cosine":
             return gram, 0.0
         mean = np.ascontiguousarray(front.mean, np.float64)[None]
@@ -172,3 +205,8 @@ class ActiveDistances:
     def _unit(self) -> float:
         total = float(row_squares(self.decoder.matrix).sum()) * self.n_active / self.decoder.n_bits
         return float(np.exp2(np.rint(np.log2(total) / 2))) if total > 0 else 1.0
+
+
+def _refuse_overflow(numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all():
+        raise ValueError("squared distances of the queries overflow float64; rescale the vectors")

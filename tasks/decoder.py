@@ -117,13 +117,20 @@ class Decoder:
     ridge: float
 
     def __post_init__(self) -> None:
+        mean, components = self.front.mean, self.front.components
         matrix = np.ascontiguousarray(self.matrix, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != self.front.n_outputs:
             raise ValueError(
                 f"expected a decoder of shape (n_bits, {self.front.n_outputs}), got {matrix.shape}"
             )
-        if not np.isfinite(matrix).all():
-            raise ValueError("expected a decoder of finite numbers, got NaN or infinity")
+        if mean.ndim != 1 or (components is not None and components.shape != (len(mean), matrix.shape[1])):
+            raise ValueError(
+                "expected a decoder's mean of shape (d,) and components of shape (d, r), got "
+                f"{mean.shape} and {None if components is None else components.shape}"
+            )
+        for name, array in (("matrix", matrix), ("mean", mean), ("components", components)):
+            if array is not None and not (array.dtype.kind == "f" and np.isfinite(array).all()):
+                raise ValueError(f"expected a decoder of finite numbers, its {name} holds others")
         object.__setattr__(self, "matrix", matrix)
 
     @property

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LANES = 32  # queries that look up side by side
+_FEW = 4  # queries up to which each looks up alone
 _SPARE = 512  # rows kept beyond twice the number wanted, before the farther ones are dropped
 _PLACES_AT_ONCE = 1 << 15  # unpacked, so that they stay in the second cache
+_ROWS_AT_ONCE = 1 << 16  # of sets that are unpacked already
 
 
 def nearest_sets(
@@ -33,6 +35,7 @@ def nearest_sets(
     offsets: np.ndarray,
     weigh: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]],
     k: int,
+    lists: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the k rows of least value to each query, the earlier row first among equals.
 
@@ -49,6 +52,8 @@ def nearest_sets(
         From a first row and the places of some rows to their ``a`` and ``b``, float64.
     k : int
         At most n.
+    lists : ndarray of unsigned integers, shape (n, n_active), optional
+        The places of all sets: `packed` need not be unpacked then.
 
     Returns
     -------
@@ -57,30 +62,41 @@ def nearest_sets(
     rows : ndarray of int64, shape (q, k)
     """
     if loops() is None or not k or not len(tables):
-        return nearest_sets_reference(packed, n_active, tables, scales, offsets, weigh, k)
+        return nearest_sets_reference(packed, n_active, tables, scales, offsets, weigh, k, lists)
     from . import compiled_active
 
-    (n_queries, n_bits), n_rows = tables.shape, len(packed)
-    n_groups = -(-n_queries // LANES)
-    lanes = np.zeros((n_groups * LANES, n_bits), np.int32)
-    lanes[:n_queries] = tables
-    turned = np.ascontiguousarray(lanes.reshape(n_groups, LANES, n_bits).transpose(0, 2, 1))
-    scale, offset = np.zeros((n_groups, LANES)), np.zeros((n_groups, LANES))
-    scale.flat[:n_queries], offset.flat[:n_queries] = scales, offsets
-    limits = np.full((n_groups, LANES), -np.inf)  # lanes without a query take nothing
-    limits.flat[:n_queries] = np.inf
+    (n_queries, n_bits), n_rows, alone = tables.shape, len(packed), len(tables) <= _FEW
+    scan = compiled_active.scan_alone if alone else compiled_active.scan
+    turned, scale, offset, limits = _lanes(tables, scales, offsets, 1 if alone else LANES)
     capacity = min(2 * k + _SPARE, n_rows + 1)
-    values = np.full((n_groups * LANES, capacity), np.inf)
+    values = np.full((limits.size, capacity), np.inf)
     rows, counts = np.empty(values.shape, np.int64), np.zeros(len(values), np.int64)
-    step = max(256, _PLACES_AT_ONCE // n_active)
+    step = _ROWS_AT_ONCE if alone and lists is not None else max(256, _PLACES_AT_ONCE // n_active)
     for start in range(0, n_rows, step):
-        places = unrank_sets(packed[start : start + step], n_bits, n_active)
+        part = slice(start, start + step)
+        places = unrank_sets(packed[part], n_bits, n_active) if lists is None else lists[part]
         a, b = weigh(start, places)
-        compiled_active.scan(places, start, a, b, turned, scale, offset, limits, k, values, rows, counts)
+        scan(places, start, a, b, turned, scale, offset, limits, k, values, rows, counts)
     values[np.arange(capacity) >= counts[:, None]] = np.inf
     values, rows = values[:n_queries], rows[:n_queries]
     order = np.argsort(values, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+
+def _lanes(
+    tables: np.ndarray, scales: np.ndarray, offsets: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return tables, scales, offsets and limits in groups of so many queries that look up side by side."""
+    n_queries, n_bits = tables.shape
+    n_groups = -(-n_queries // width)
+    lanes = np.zeros((n_groups * width, n_bits), np.int32)
+    lanes[:n_queries] = tables
+    turned = np.ascontiguousarray(lanes.reshape(n_groups, width, n_bits).transpose(0, 2, 1))
+    scale, offset = np.zeros((n_groups, width)), np.zeros((n_groups, width))
+    scale.flat[:n_queries], offset.flat[:n_queries] = scales, offsets
+    limits = np.full((n_groups, width), -np.inf)  # lanes without a query take nothing
+    limits.flat[:n_queries] = np.inf
+    return turned, scale, offset, limits
 
 
 def nearest_sets_reference(
@@ -91,9 +107,10 @@ def nearest_sets_reference(
     offsets: np.ndarray,
     weigh: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]],
     k: int,
+    lists: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Do the same with all values at once."""
-    places = unrank_sets(packed, tables.shape[1], n_active)
+    places = unrank_sets(packed, tables.shape[1], n_active) if lists is None else lists
     a, b = weigh(0, places)
     sums = np.zeros((len(tables), len(packed)), np.int64)
     for column in places.T:

@@ -70,6 +70,38 @@ def scan(places, start, a, b, tables, scales, offsets, limits, k, values, rows, 
 
 
 @jit
+def scan_alone(places, start, a, b, tables, scales, offsets, limits, k, values, rows, counts):  # type: ignore[no-untyped-def]
+    """Do the same for one query after the other, tables of shape (q, n_bits, 1)."""
+    n_active, whole = places.shape[1], places.shape[1] & ~7
+    for q in range(tables.shape[0]):
+        table, scale, offset, limit = (
+            tables[q].reshape(tables.shape[1]),
+            scales[q, 0],
+            offsets[q, 0],
+            limits[q, 0],
+        )
+        n = counts[q]
+        for i in range(places.shape[0]):
+            total = 0
+            for p in range(0, whole, 8):
+                total += (
+                    table[places[i, p]] + table[places[i, p + 1]] + table[places[i, p + 2]]
+                    + table[places[i, p + 3]] + table[places[i, p + 4]] + table[places[i, p + 5]]
+                    + table[places[i, p + 6]] + table[places[i, p + 7]]
+                )  # fmt: skip
+            for p in range(whole, n_active):
+                total += table[places[i, p]]
+            value = a[i] - b[i] * (total * scale + offset)
+            if value < limit:
+                values[q, n], rows[q, n] = value, start + i
+                n += 1
+                if n == values.shape[1]:
+                    limit = _thin_out(values, rows, q, k)
+                    n = k
+        counts[q], limits[q, 0] = n, limit
+
+
+@jit
 def _thin_out(values, rows, q, k):  # type: ignore[no-untyped-def]
     """Keep the k best in their order, the first among equals; return the last one's value."""
     last = np.partition(values[q], k - 1)[k - 1]

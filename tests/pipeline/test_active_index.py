@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import bitfleet as bf
@@ -70,21 +71,56 @@ def test_distances_and_ids_are_those_of_brute_force(
     assert ids[-1, :11].tolist() != sorted(ids[-1, :11].tolist(), reverse=True)
     assert {5, *range(50, 60)} <= set(ids[-1].tolist())
 
-    other = bf.ActiveIndex(model, metric=metric, lengths=lengths, keep_norms=False)
-    for at in range(0, len(X), 13):
-        other.add(X[at : at + 13])
-    np.testing.assert_array_equal(other.rows, index.rows)  # bytes do not depend on blocks
-    for found in (
-        other.search(Q, 25),
-        tuple(np.concatenate(part) for part in zip(*[index.search(q[None], 25) for q in Q], strict=True)),
-    ):
-        np.testing.assert_array_equal(found[0], distances)
-        np.testing.assert_array_equal(found[1], ids)
+    lean = bf.ActiveIndex(model, metric=metric, lengths=lengths, keep_norms=False)
+    kept = bf.ActiveIndex(model, metric=metric, lengths=lengths, keep_lists=True)
+    for other in (lean, kept):
+        for at in range(0, len(X), 13):
+            other.add(X[at : at + 13])
+        np.testing.assert_array_equal(other.rows, index.rows)  # bytes do not depend on blocks
+
+    def same(other: bf.ActiveIndex, at_once: int) -> None:
+        found = [other.search(Q[at : at + at_once], 25) for at in range(0, len(Q), at_once)]
+        for part, expected in zip(zip(*found, strict=True), (distances, ids), strict=True):
+            np.testing.assert_array_equal(np.concatenate(part), expected)
+
+    for other in (index, lean, kept):
+        for at_once in (1, 3, len(Q)):
+            same(other, at_once)
     for module in (active_scan, ranking):
         monkeypatch.setattr(module, "loops", lambda: None)
-    plain = other.search(Q, 25)
-    np.testing.assert_array_equal(plain[0], distances)
-    np.testing.assert_array_equal(plain[1], ids)
+    same(lean, len(Q))
+    same(kept, 3)
+
+
+def test_lists_take_the_bytes_that_are_said(coder: bf.SparseCoding, tmp_path: Path) -> None:
+    index = bf.ActiveIndex(coder, keep_lists=True).add(X)
+    path = index.save(tmp_path / "index")
+    opened = bf.ActiveIndex.open(path, keep_lists=True)
+    for each in (index, opened):
+        assert each._lists is not None
+        places = bf.unpack_active(each.rows[:, :-1], 64, 6)
+        np.testing.assert_array_equal(each._lists.whole(), places)
+        assert each._lists.whole().nbytes == 6 * len(X)
+    assert bf.ActiveIndex.open(path)._lists is None
+    decoder = index._distances.decoder
+    for n_bits, dtype in ((257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)):
+        large = replace(index._distances, decoder=replace(decoder, matrix=np.zeros((n_bits, 12))))
+        assert large.lists(np.array([[0, n_bits - 1]])).tolist() == [[0, n_bits - 1]]
+        assert large.lists(np.array([[0, 1]])).dtype == dtype
+
+
+def test_one_query_among_many_rows(coder: bf.SparseCoding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates that are thinned out, and several blocks of rows."""
+    many = np.tile(X, (4, 1))
+    expected = bf.ActiveIndex(coder).add(many).search(Q, 30)
+    monkeypatch.setattr(active_scan, "_ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(active_scan, "_SPARE", 10)
+    for keep_lists in (False, True):
+        index = bf.ActiveIndex(coder, keep_lists=keep_lists).add(many)
+        for q in range(len(Q)):
+            distances, ids = index.search(Q[q : q + 1], 30)
+            np.testing.assert_array_equal(distances[0], expected[0][q])
+            np.testing.assert_array_equal(ids[0], expected[1][q])
 
 
 def test_long_lists_and_everything(coder: bf.SparseCoding) -> None:
@@ -117,6 +153,29 @@ def test_zero_rows_and_zero_queries(coder: bf.SparseCoding) -> None:
     assert distances[0, 0] == 0
     cosine = bf.ActiveIndex(coder, metric="cosine").add(X[:3])
     assert np.isfinite(cosine.search(np.zeros((1, 12)), 3)[0]).all()
+
+
+def test_distances_that_overflow_are_refused(coder: bf.SparseCoding, pursuit: bf.Model) -> None:
+    for model in (coder, pursuit):
+        index = bf.ActiveIndex(model).add(X)
+        for size in (1e300, 1.7e308):
+            huge = np.concatenate([Q[:5], np.full((1, 12), size)])
+            for queries in (huge, huge[-1:]):
+                with pytest.raises(bf.ConfigError, match="overflow float64; rescale the vectors"):
+                    index.search(queries, 3)
+        assert np.isfinite(index.search(np.full((1, 12), 1e150), 3)[0]).all()
+        assert np.isfinite(index.search(np.full((1, 12), 1e-300), 3)[0]).all()
+    index = bf.ActiveIndex(coder, metric="cosine").add(X)  # only directions count
+    np.testing.assert_array_equal(index.search(np.ldexp(Q, 900), 9)[1], index.search(Q, 9)[1])
+
+
+def test_rows_that_are_long_or_short_beyond_measure(coder: bf.SparseCoding) -> None:
+    """Lengths end eight octaves from the unit; nothing overflows."""
+    rows = np.concatenate([X[:3], np.full((1, 12), 1e300), np.full((1, 12), 1e-300) + coder.mean_])
+    index = bf.ActiveIndex(coder).add(rows)
+    assert index.rows[3, -1] == 255
+    distances = index.search(Q, 5)[0]
+    assert np.isfinite(distances).all()
 
 
 def test_saved_and_opened(coder: bf.SparseCoding, pursuit: bf.Model, tmp_path: Path) -> None:
@@ -153,6 +212,12 @@ def test_hostile_files_are_refused(coder: bf.SparseCoding, tmp_path: Path) -> No
         models.save_model(path, {**header, **other}, {**arrays, **replaced})
         with pytest.raises((bf.CorruptObject, bf.ConfigError)):
             bf.ActiveIndex.open(path)
+    for name, message in (("mean", "its mean holds"), ("matrix", "its matrix holds")):
+        models.save_model(
+            tmp_path / f"nan {name}", header, {**arrays, name: np.full_like(arrays[name], np.nan)}
+        )
+        with pytest.raises(bf.CorruptObject, match=message):
+            bf.ActiveIndex.open(tmp_path / f"nan {name}")
     models.save_model(tmp_path / "newer", {**header, "format_version": 2}, arrays)
     with pytest.raises(bf.ConfigError, match="expected an index in format 1"):
         bf.ActiveIndex.open(tmp_path / "newer")

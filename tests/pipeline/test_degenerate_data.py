@@ -130,6 +130,32 @@ def test_numbers_near_the_limits(estimator: Any) -> None:
             estimator.fit(huge)
 
 
+def test_atoms_of_sparse_coding() -> None:
+    def atoms(rows: np.ndarray) -> np.ndarray:
+        weights: np.ndarray = estimator.fit(rows).model_.state.arrays["weights"]
+        return weights
+
+    estimator = clone(ESTIMATORS["sparse_coding"])
+    rows = ordinary("float64")
+    found = atoms(rows)
+    assert estimator.model_.state.scalars["scale"] == pytest.approx(
+        np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
+    )
+    np.testing.assert_allclose(atoms(np.ldexp(rows, -900)), found)  # codes too, see above
+    assert estimator.model_.state.scalars["scale"] == 1
+    rows[:, [0, 4]] = 0.1
+    assert (np.abs(atoms(rows)[:, [0, 4]]) < 1e-12).all()
+    np.testing.assert_allclose(np.linalg.norm(atoms(np.zeros((40, 10))), axis=1), 0.3)
+    assert estimator.model_.state.scalars["objective"] == 1
+    twice = atoms(np.repeat(ordinary("float64")[:2], 20, axis=0))
+    directions = twice / np.linalg.norm(twice, axis=1, keepdims=True)
+    assert len(np.unique(directions.round(9), axis=0)) == 2
+    few = atoms(ordinary("float64")[:5])
+    idle = estimator.transform(ordinary("float64")[:5]).sum(axis=0) == 0
+    assert idle.any()
+    np.testing.assert_allclose(np.linalg.norm(few[idle], axis=1), 0.3)
+
+
 def test_no_rows_and_no_features(estimator: Any, tmp_path: Path) -> None:
     rows = ordinary("float32")
     with pytest.raises(ValueError, match="0 sample"):

@@ -198,8 +198,16 @@ def test_what_cannot_be_solved_or_decoded_is_refused() -> None:
     front = Front(np.zeros(3))
     with pytest.raises(ValueError, match=r"shape \(n_bits, 3\)"):
         Decoder(np.zeros((4, 2)), front, dense=True, ridge=1.0)
-    with pytest.raises(ValueError, match="finite numbers"):
-        Decoder(np.full((4, 3), np.nan), front, dense=True, ridge=1.0)
+    for matrix, broken, message in (
+        (np.full((4, 3), np.nan), front, "finite numbers, its matrix holds"),
+        (np.zeros((4, 3)), Front(np.array([0, np.nan, 0])), "its mean holds"),
+        (np.zeros((4, 2)), Front(np.zeros(3), np.full((3, 2), np.inf)), "its components holds"),
+        (np.zeros((4, 3)), Front(np.zeros(3, complex)), "its mean holds"),
+        (np.zeros((4, 2)), Front(np.zeros(3), np.zeros((4, 2))), r"components of shape \(d, r\)"),
+        (np.zeros((4, 3)), Front(np.zeros((3, 1))), r"mean of shape \(d,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Decoder(matrix, broken, dense=True, ridge=1.0)
     decoder = Decoder(np.zeros((12, 3)), front, dense=False, ridge=1.0)
     with pytest.raises(ValueError, match=r"shape \(m, 2\), got uint8 of shape \(1, 3\)"):
         decoder.decode(np.zeros((1, 3), np.uint8))
