@@ -15,6 +15,7 @@ from ..storage.places import temporary_place
 from ..storage.run import is_stream
 from ..tasks.asymmetric import NearestProjections
 from ..tasks.encode import ProjectionEncoder
+from ..tasks.methods.sign import SignEncoder
 from ..tasks.protocols import LeafPlan
 from ..tasks.search import NearestCodes
 from .active_index import ActiveIndex, is_index
@@ -173,7 +174,7 @@ def projections(model: ModelLike, vectors: Any) -> np.ndarray:
     True
     """
     encoder = as_model(model).encoder()
-    if not isinstance(encoder, ProjectionEncoder) or encoder.n_active is not None:
+    if not isinstance(encoder, ProjectionEncoder | SignEncoder) or encoder.n_active is not None:
         raise ConfigError("the codes of this model are not signs of projections: search without asymmetric=")
     return (np.asarray(vectors, np.float64) - encoder.mean) @ encoder.projection
 

@@ -380,6 +380,20 @@ def test_asymmetric_search_of_stored_codes(stored: dict[str, Any], clusters: Cal
         )
 
 
+@pytest.mark.parametrize("params", [{}, {"n_bits": 7}, {"n_bits": 7, "n_components": 9}, {"center": True}])
+def test_plain_signs_are_searched_by_the_real_numbers_of_queries(
+    vectors: np.ndarray, params: dict[str, Any]
+) -> None:
+    sign = bf.Sign(**params).fit(vectors)
+    asked, bits = projections(sign, vectors[:7]), sign.transform(vectors)
+    if "n_components" not in params:
+        mean = vectors.mean(axis=0, dtype=np.float64) if params.get("center") else 0.0
+        np.testing.assert_allclose(asked, (vectors[:7] - mean)[:, : params.get("n_bits")], atol=1e-12)
+    weighed = np.where((asked >= 0)[:, None] != bits[None], abs(asked)[:, None], 0.0).sum(axis=2)
+    found = bf.CodeIndex(sign.encode(vectors), n_bits=bits.shape[1]).search(asked, 5, asymmetric=True)
+    assert_found(found, ranked(weighed, 5))
+
+
 def test_rescoring_of_stored_codes(stored: dict[str, Any], vectors: np.ndarray) -> None:
     codes = stored["folder"] / "dense-codes.zarr"
     queries = bf.open_dataset(stored["queries"]).rows(0, 9)
