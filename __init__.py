@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .pipeline.api import encode, ingest, open_dataset, resume, train
     from .pipeline.code_index import CodeIndex
     from .pipeline.describe import CodeStatistics, describe_codes
+    from .pipeline.digits import load_digits
     from .pipeline.distortion import max_distortion
     from .pipeline.distortion_profile import DistortionProfile, distortion_profile
     from .pipeline.distortion_result import Distortion
@@ -122,6 +123,7 @@ __all__ = [
     "fit_decoder",
     "ingest",
     "load",
+    "load_digits",
     "max_distortion",
     "open_codes",
     "open_dataset",
@@ -150,6 +152,7 @@ _HOME = {
     ".pipeline.estimators_spectral": ("SSBC", "Nystrom"),
     ".pipeline.active_index": ("ActiveIndex",),
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
+    ".pipeline.digits": ("load_digits",),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),

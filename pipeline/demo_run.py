@@ -11,7 +11,6 @@ import shutil
 import sys
 import time
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from . import runs
 from .api import encode_into
 from .config import build_method
 from .config_cluster import ClusterTable
+from .digits import load_digits
 from .evaluate import evaluate
 from .executors import Where
 from .report import method_label, write_report
@@ -95,13 +95,6 @@ def run_demo(
     note(_table([("method", *METRICS), *lines]))
     note(f"report: {report} ({time.perf_counter() - begun:.0f} s in all)")
     return report
-
-
-def load_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return the bundled digits: images uint8, shape (10000, 784), and labels int64, shape (10000,)."""
-    source = resources.files(__package__) / "demo" / "digits.npz"
-    with resources.as_file(source) as path, np.load(path) as file:
-        return file["X"], file["y"].astype(np.int64)
 
 
 def _one_method(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from bitfleet.pipeline import demo_run
-from bitfleet.pipeline.demo_run import load_digits, run_demo
+from bitfleet.pipeline.demo_run import run_demo
+from bitfleet.pipeline.digits import load_digits
 from bitfleet.pipeline.results import read_results
 from bitfleet.pipeline.runs import Control
 from bitfleet.storage.errors import DestinationExists

@@ -18,7 +18,7 @@ import pytest
 import xarray
 from bitfleet.pipeline import sweep as sweep_module
 from bitfleet.pipeline.cli import app
-from bitfleet.pipeline.demo_run import load_digits
+from bitfleet.pipeline.digits import load_digits
 from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.sweep_result import pareto, recommend
 from bitfleet.storage.errors import DestinationExists
