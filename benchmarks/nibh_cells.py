@@ -1,16 +1,11 @@
 """Cells of the tables of near-isometric hashing: one method at one length, one seed; computed once and kept.
 
-Each table has a function that computes a cell; its numbers are a small JSON file, written whole or not at
-all, and read again by the next run.
+Each table has a function that computes a cell; `nibh_kept` keeps its numbers.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import os
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +17,7 @@ from nibh_judge import Judge, bits_of, listed_delta, pair_errors
 from scipy.spatial.distance import pdist
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from nibh_kept import Cell
 
 EMBEDDINGS = PLACES[0].with_name("wordnet_minilm384.npz")
 N_ROWS = 10_000  # to learn from, to choose settings by, and to be looked at once
@@ -55,54 +50,6 @@ SETTINGS: dict[tuple[str, int], dict[str, Any]] = {
     ("embeddings", 30): {"p": 4, "w": 0.0, "n_components": 384},
 }
 N_ROTATIONS = 12
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method's numbers.
-
-    Attributes
-    ----------
-    table : str
-        What is measured, see `nibh_tables`.
-    data : str
-    row : str
-        A key of `METHODS`.
-    bits : int
-    size : int
-        Training rows.
-    seed : int
-    """
-
-    table: str
-    data: str
-    row: str
-    bits: int
-    size: int
-    seed: int
-
-    @property
-    def file(self) -> Path:
-        """Where the numbers are kept."""
-        name = f"{self.row}-{self.bits}-bits-{self.size}-rows-seed{self.seed}.json"
-        return FOLDER / self.table / self.data / name
-
-
-def saved(cell: Cell) -> dict[str, Any] | None:
-    """Return a cell's numbers, None if it was not computed yet."""
-    try:
-        return json.loads(cell.file.read_text())
-    except FileNotFoundError:
-        return None
-
-
-def keep(cell: Cell, values: dict[str, Any]) -> dict[str, Any]:
-    """Keep a cell's numbers, whole or not at all."""
-    cell.file.parent.mkdir(parents=True, exist_ok=True)
-    partial = cell.file.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(values))
-    partial.replace(cell.file)
-    return values
 
 
 # 10,000 rows ---------------------------------------------------------------------------------------------

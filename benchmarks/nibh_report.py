@@ -16,7 +16,7 @@ from nibh_theory import sigmoid_gap, sigmoid_gap_bound
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nibh_cells import Cell
+    from nibh_kept import Cell
 
 Done = dict["Cell", dict[str, Any]]
 
@@ -30,17 +30,22 @@ MEASURES = {
 
 
 def write(done: Done) -> None:
-    """Replace all tables of the page, and draw."""
+    """Replace the page's tables, and draw; a table of which the page has more entries is left alone."""
     page = DOCS / "isometry.md"
-    text = page.read_text() if page.is_file() else ""
+    text = page.read_text()
     for name, table in TABLES.items():
-        lines = table({cell: values for cell, values in done.items() if cell.table == name.partition(":")[0]})
-        mark = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
-        text = mark.sub(lambda found, body="\n".join(lines): f"{found[1]}{body}\n{found[2]}", text)
-    if text:
-        page.write_text(text)
-    if any(cell.table == "lengths" for cell in done):
-        _draw_lengths(DOCS / "isometry_lengths.png", done)
+        lines = [*table({cell: v for cell, v in done.items() if cell.table == name.partition(":")[0]}), ""]
+        mark = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- end -->)", re.S)
+        there, new = mark.search(text), "\n".join(lines)
+        if there and _entries(new) >= _entries(there[0]):
+            text = text[: there.start()] + new + text[there.end() :]
+            if name == "lengths:delta":
+                _draw_lengths(DOCS / "isometry_lengths.png", done)
+    page.write_text(text)
+
+
+def _entries(table: str) -> int:
+    return sum(bool(entry.strip()) for line in table.splitlines() for entry in line.split("|"))
 
 
 def _baselines(done: Done) -> Iterable[str]:

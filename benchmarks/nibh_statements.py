@@ -19,7 +19,7 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 if TYPE_CHECKING:
-    from nibh_cells import Cell
+    from nibh_kept import Cell
 
 NEIGHBORS = (10, 50, 500)
 N_GROUPS = 5

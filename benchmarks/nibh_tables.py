@@ -11,7 +11,7 @@ gaps         how well neighbours are kept by the gap behind the k-th
 slopes       sigmoids and signs by the sigmoid's slope
 
 Cells that are there are not computed again; `--minutes` stops before the next cell. Prints a JSON line per
-cell, then writes Markdown and pictures of all that is there (`nibh_report.py`).
+cell, then writes all that is there to one file (`nibh_kept.py`), Markdown and pictures (`nibh_report.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from nibh_cells import METHODS, Cell, among_all, baselines, calibrated, keep, lengths, saved, sizes
+from nibh_cells import METHODS, among_all, baselines, calibrated, lengths, sizes
+from nibh_kept import Cell, keep, record, saved
 from nibh_report import write
 from nibh_statements import gaps, slopes
 from threadpoolctl import threadpool_limits
@@ -105,7 +106,9 @@ def main() -> None:
                 values = COMPUTED[cell.table](cell)
                 values["cpu_seconds"] = round(time.thread_time() - begun, 1)
                 print(json.dumps({**vars(cell), **keep(cell, values)}), flush=True)
-    write({cell: values for t in COMPUTED for cell in cells_of(t, 10) if (values := saved(cell)) is not None})
+    done = {cell: values for t in COMPUTED for cell in cells_of(t, 10) if (values := saved(cell)) is not None}
+    record(done)
+    write(done)
 
 
 if __name__ == "__main__":
