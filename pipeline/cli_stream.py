@@ -16,7 +16,8 @@ def stream(
     source: Annotated[
         Path,
         typer.Argument(
-            help="A Zarr array that is appended to, or a folder that files are moved into.", metavar="SOURCE"
+            help="A Zarr array that is appended to, a folder that files are moved into, or s3://bucket/prefix.",
+            metavar="SOURCE",
         ),
     ],
     dest: Annotated[Path, typer.Argument(help="Where codes and state are kept.", metavar="STREAM")],

@@ -13,22 +13,22 @@ and none is coded twice. When the projection is frozen, the rows before are read
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..cluster import fingerprint
 from ..cluster.threads import one_blas_thread
-from ..storage.errors import DataRefused, StorageError
+from ..storage.errors import DataRefused, NothingYet, StorageError
 from ..storage.growing import SETTLE, open_growing
-from ..storage.objects import LocalObjects
 from ..storage.parts import Parts, without_parts
-from ..storage.places import local
+from ..storage.places import place
 from ..storage.rounds import load_round
 from ..storage.run import STREAM_FORMAT, RunDirectory, is_stream, newest_manifest
+from ..storage.s3_objects import objects_at
 from ..tasks.protocols import DataInfo, RoundState
 from .arrays import memory_dtype
 from .config import build_method, method_table
@@ -38,11 +38,11 @@ from .stream_driver import StreamDriver
 from .train import never
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from ..storage.checkpoints import Checkpoints
     from ..storage.growing import Growing
+    from ..storage.places import PathLike, Place
 
 FIRST_ROWS = 4096
 BLOCK_ROWS = 8192
@@ -55,7 +55,7 @@ class Streamed:
 
     Attributes
     ----------
-    path : Path
+    path : Path or ObjectPath
     model : Model
         The projection of that round; encodes queries.
     n_rows : int
@@ -64,7 +64,7 @@ class Streamed:
         How many of them have codes of a projection that was not final; they are coded again when it is.
     """
 
-    path: Path
+    path: Place
     model: Model
     n_rows: int
     n_provisional: int
@@ -84,8 +84,8 @@ class Streamed:
 
 
 def stream(
-    source: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
+    source: PathLike,
+    dest: PathLike,
     *,
     seed: int = 0,
     first_rows: int = FIRST_ROWS,
@@ -105,9 +105,10 @@ def stream(
     Parameters
     ----------
     source : path
-        A Zarr array (or group with one) that is appended to, or a folder that files are moved into.
+        A Zarr array (or group with one) that is appended to, a folder that files are moved into, or an
+        address ``s3://bucket/prefix`` below which objects are put.
     dest : path
-        Where codes and state are kept; made if it is not there.
+        Where codes and state are kept, on a disk or in a bucket; made if it is not there.
     seed : int
     first_rows : int, default 4096
         Wait for so many rows, from which anchors, width and mean are taken.
@@ -138,7 +139,9 @@ def stream(
     IdentityMismatch
         If ``dest`` holds a stream of other parameters or another source.
     DataRefused
-        If rows hold NaN or infinity; those before are committed.
+        If rows hold NaN or infinity, or a file is damaged; what came before is committed.
+    CorruptObject
+        If an object of a bucket has changed since its rows were taken.
     ManifestConflict
         If another process codes the same stream.
     """
@@ -146,35 +149,36 @@ def stream(
     for name, value in (("first_rows", first_rows), ("block_rows", block_rows)):
         if value < 1:
             raise ConfigError(f"expected {name} >= 1, got {value}")
-    source, dest = local(source, "what a stream reads"), local(dest, "a stream")
-    growing = _opened(source, vectors, settle, poll if follow else None, should_stop)
+    dest = place(dest)
+    growing = _opened(source, vectors, settle, poll if follow else None, should_stop, note)
     if growing is None:
         return None
-    config = {
-        "format": STREAM_FORMAT,
-        "method": method_table(method),
-        "seed": seed,
-        "first_rows": first_rows,
-        "n_features": growing.n_features,
-        "dtype": str(memory_dtype(growing.dtype)),
-    }
-    directory = RunDirectory.create(dest, config)
-    checkpoints = open_checkpoints(directory, allow_environment_change=allow_environment_change)
-    with one_blas_thread():
-        driver = StreamDriver(Path(directory.path), growing, method, checkpoints, config)
-        driver.remove_old_parts()
-        while not should_stop():
-            if driver.step(block_rows, ended=ended):
-                if note is not None:
-                    note(f"{driver.n_rows:,} rows coded")
-            elif follow:
-                time.sleep(poll)
-            else:
-                break
+    with contextlib.closing(growing):
+        config = {
+            "format": STREAM_FORMAT,
+            "method": method_table(method),
+            "seed": seed,
+            "first_rows": first_rows,
+            "n_features": growing.n_features,
+            "dtype": str(memory_dtype(growing.dtype)),
+        }
+        directory = RunDirectory.create(dest, config)
+        checkpoints = open_checkpoints(directory, allow_environment_change=allow_environment_change)
+        with one_blas_thread():
+            driver = StreamDriver(directory.path, growing, method, checkpoints, config)
+            driver.remove_old_parts()
+            while not should_stop():
+                if driver.step(block_rows, ended=ended):
+                    if note is not None:
+                        note(f"{driver.n_rows:,} rows coded")
+                elif follow:
+                    time.sleep(poll)
+                else:
+                    break
     return None if driver.state is None else open_stream(directory.path)
 
 
-def open_stream(path: str | os.PathLike[str]) -> Streamed:
+def open_stream(path: PathLike) -> Streamed:
     """Open the codes that a stream has committed so far; may be called while it is written.
 
     Raises
@@ -190,8 +194,8 @@ def open_stream(path: str | os.PathLike[str]) -> Streamed:
         if manifest is None:
             raise DataRefused(f"{path}: nothing is committed yet")
         try:
-            stored = load_round(LocalObjects(directory.path), manifest)
-            return _streamed(Path(directory.path), directory.config, stored)
+            stored = load_round(objects_at(directory.path), manifest)
+            return _streamed(directory.path, directory.config, stored)
         except StorageError:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -205,29 +209,37 @@ def open_checkpoints(directory: RunDirectory, *, allow_environment_change: bool)
 
 
 def _opened(
-    source: str | os.PathLike[str],
+    source: PathLike,
     vectors: str | None,
     settle: float,
     poll: float | None,
     should_stop: Callable[[], bool],
+    note: Callable[[str], None] | None,
 ) -> Growing | None:
     """Open the source; with ``poll`` wait until there is something in it, None if told to stop."""
+    told = ""
     while True:
+        growing = None
         try:
             growing = open_growing(source, vectors=vectors, settle=settle)
-            growing.available(ended=True)
+            growing.available(ended=True, enough=1)
             _ = growing.n_features
-        except DataRefused:
-            if poll is None:
+        except BaseException as error:
+            if growing is not None:
+                growing.close()
+            if poll is None or not isinstance(error, NothingYet):
                 raise
-            if should_stop():
-                return None
-            time.sleep(poll)
+            if note is not None and str(error) != told:
+                note(f"waiting: {error}")
+            told = str(error)
         else:
             return growing
+        if should_stop():
+            return None
+        time.sleep(poll)
 
 
-def _streamed(path: Path, config: Any, stored: Any) -> Streamed:
+def _streamed(path: Place, config: Any, stored: Any) -> Streamed:
     if stored.scalars["phase"] != "done":
         n_kept = int(stored.scalars["n_coded"])
         raise DataRefused(f"{path}: there are no codes before the source has ended; {n_kept:,} rows are kept")

@@ -9,16 +9,15 @@ import numpy as np
 
 from ..storage.digest import arrays_digest
 from ..storage.errors import DataRefused, IdentityMismatch
-from ..storage.objects import LocalObjects
 from ..storage.parts import Parts, unnamed_parts, without_parts, write_part
+from ..storage.s3_objects import objects_at
 from ..tasks.protocols import RoundState
 from .arrays import finite
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..storage.checkpoints import Checkpoints
     from ..storage.growing import Growing
+    from ..storage.places import Place
     from ..tasks.affinity import Affinities
     from ..tasks.online import OnlineCoder
 
@@ -31,7 +30,7 @@ class StreamDriver:
 
     Parameters
     ----------
-    path : Path
+    path : Path or ObjectPath
         The stream's folder.
     source : Growing
     method : SSBC
@@ -46,7 +45,7 @@ class StreamDriver:
     """
 
     def __init__(
-        self, path: Path, source: Growing, method: Any, checkpoints: Checkpoints, config: dict[str, Any]
+        self, path: Place, source: Growing, method: Any, checkpoints: Checkpoints, config: dict[str, Any]
     ) -> None:
         self.path, self.source, self.method = path, source, method
         self.checkpoints, self.config = checkpoints, config
@@ -60,6 +59,7 @@ class StreamDriver:
             self.parts = Parts.of(stored.arrays)
             self.state = RoundState(stored.round, without_parts(stored.arrays), stored.scalars)
             self.coder = method.coder(self.state)
+            source.recall(stored.arrays)
             self._check_source()
 
     @property
@@ -69,7 +69,8 @@ class StreamDriver:
 
     def step(self, block_rows: int, *, ended: bool) -> bool:
         """Code and commit the next block; False if there are no rows for it yet."""
-        there = self.source.available(ended=ended)
+        enough = self.config["first_rows"] if self.state is None else self.n_rows + block_rows
+        there = self.source.available(ended=ended, enough=enough)
         self._tell_left_out()
         if self.state is None:
             return self._begin(there, ended=ended)
@@ -90,7 +91,7 @@ class StreamDriver:
 
     def remove_old_parts(self) -> None:
         """Remove codes that no round names: a killed driver's, or superseded ones, after an hour."""
-        store = LocalObjects(self.path)
+        store = objects_at(self.path)
         for key in list(unnamed_parts(store, _OLD)):
             store.delete(key)
 
@@ -123,7 +124,7 @@ class StreamDriver:
         seen = self.source.fingerprint(n_coded)
         scalars = {**state.scalars, "n_coded": n_coded, "source_fingerprint": seen}
         self.state = RoundState(state.round, state.arrays, scalars)
-        arrays = {**state.arrays, **self.parts.arrays()}
+        arrays = {**state.arrays, **self.parts.arrays(), **self.source.record(n_coded)}
         self.checkpoints.commit(RoundState(state.round, arrays, scalars))
 
     def _write(self, number: int, codes: np.ndarray) -> str:
@@ -147,7 +148,7 @@ class StreamDriver:
     def _check_source(self) -> None:
         assert self.state is not None
         n = max(int(self.state.scalars["n_first"]), self.n_rows)  # type: ignore[arg-type]
-        there = self.source.available(ended=True)
+        there = self.source.available(ended=True, enough=n)
         if there >= n:
             head = self._head(self._rows(0, int(self.state.scalars["n_first"])))  # type: ignore[arg-type]
             same = self.source.fingerprint(self.n_rows) == self.state.scalars["source_fingerprint"]

@@ -4,6 +4,7 @@
 
     StorageError
      ├─ DataRefused        the source's content is not acceptable (NaN, no vectors, ragged rows)
+     │   └─ NothingYet     there is nothing yet, and may be later
      ├─ DestinationExists  something is already there and would be overwritten
      ├─ UnsafeObject       reading it would need a codec, type or size outside the white-list
      ├─ CorruptObject      missing, truncated or changed since it was written
@@ -22,6 +23,10 @@ class StorageError(Exception):
 
 class DataRefused(StorageError, ValueError):
     """The source's content is not acceptable; the message names rows and the remedy."""
+
+
+class NothingYet(DataRefused):
+    """There is nothing to take rows from yet; who waits may find something."""
 
 
 class DestinationExists(StorageError, FileExistsError):

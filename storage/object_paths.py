@@ -8,7 +8,7 @@ environment.  So it can be pickled into a task graph without carrying credential
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import CorruptObject, StoreRefused, StoreUnavailable
 from .paths import check_relative
@@ -18,7 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEME = "s3://"
+NO_ETAG = "of "  # begins what stands for the ETag where a store has none
 _DELETED_AT_ONCE = 1000
+
+
+class Child(NamedTuple):
+    """What lies directly in a place of an object store.
+
+    Attributes
+    ----------
+    name : str
+    size : int or None
+        Bytes; None for what is no object, but begins the keys of others.
+    e_tag : str
+        What changes with the content; the time of the last change where a store has none.
+    """
+
+    name: str
+    size: int | None
+    e_tag: str
 
 
 @functools.total_ordering
@@ -138,6 +156,18 @@ class ObjectPath:
         found = repeated(lambda: obstore.list_with_delimiter(self.store, self.key or None), self)
         keys = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
         yield from (self._at(key) for key in sorted(keys))
+
+    def children(self) -> list[Child]:
+        """Return the objects directly in it, sorted by name, and what begins other keys, however many."""
+        obstore = library()
+
+        found = repeated(lambda: obstore.list_with_delimiter(self.store, self.key or None), self)
+        start = len(self.key) + 1 if self.key else 0
+        children = [Child(key[start:], None, "") for key in found["common_prefixes"]]
+        for item in found["objects"]:
+            stamp = item["e_tag"] or f"{NO_ETAG}{item['last_modified'].isoformat()}"
+            children.append(Child(item["path"][start:], int(item["size"]), stamp))
+        return sorted((child for child in children if child.name), key=lambda child: child.name)
 
     def walk(self) -> list[dict[str, Any]]:
         """Return ``path`` (from here), ``size``, ``e_tag`` and ``last_modified`` of all objects in it."""

@@ -20,18 +20,19 @@ import numpy as np
 from .codes import create_codes, finish_codes, open_codes
 from .dataset import Dataset, open_dataset
 from .dataset_writer import DatasetWriter
+from .growing_objects import SOURCE_OBJECTS
 from .manifest import FOLDER, manifest_rounds
 from .rounds import load_round, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from .codes import Codes
     from .objects import ObjectStore
+    from .places import Place
 
 CODES, AFFINITIES = "codes", "affinities"
-_ARRAYS = ("parts", "part_names")
+_ARRAYS = ("parts", "part_names", SOURCE_OBJECTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +91,17 @@ class Parts:
         row = np.array([[start, stop, provisional]], np.int64)
         return Parts(np.concatenate([self.table, row]), (*self.names, name))
 
-    def open(self, folder: Path) -> list[Codes]:
+    def open(self, folder: Place) -> list[Codes]:
         """Open all parts of the stream in ``folder``."""
         return [open_codes(folder / CODES / name) for name in self.names]
 
 
 def without_parts(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a round's arrays without those of its parts."""
+    """Return a round's arrays without those of its parts and of where their rows came from."""
     return {key: array for key, array in arrays.items() if key not in _ARRAYS}
 
 
-def write_part(folder: Path, number: int, codes: np.ndarray, n_bits: int, model_digest: str) -> str:
+def write_part(folder: Place, number: int, codes: np.ndarray, n_bits: int, model_digest: str) -> str:
     """Write a part of the stream in ``folder`` under a name that nobody else has, and return the name."""
     name = _fresh_name(number)
     path = folder / CODES / name
@@ -118,7 +119,7 @@ def write_part(folder: Path, number: int, codes: np.ndarray, n_bits: int, model_
 
 
 def write_affinities(
-    folder: Path, number: int, tiles: Iterable[np.ndarray], n_anchors: int, chunk_rows: int
+    folder: Place, number: int, tiles: Iterable[np.ndarray], n_anchors: int, chunk_rows: int
 ) -> str:
     """Write a part of affinities, tile by tile, under a name that nobody else has, and return the name."""
     name = _fresh_name(number)
@@ -129,7 +130,7 @@ def write_affinities(
     return name
 
 
-def open_affinities(folder: Path, name: str) -> Dataset:
+def open_affinities(folder: Place, name: str) -> Dataset:
     """Open a part of affinities."""
     return open_dataset(folder / AFFINITIES / name)
 

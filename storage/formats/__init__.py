@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,16 @@ from .source import Labels, Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Labels", "Source", "detect_format", "open_labels", "open_source"]
+__all__ = [
+    "HEAD_BYTES",
+    "Labels",
+    "Source",
+    "detect_format",
+    "format_of_content",
+    "format_of_name",
+    "open_labels",
+    "open_source",
+]
 
 _SUFFIXES = {
     ".npy": "npy",
@@ -29,6 +37,8 @@ _SUFFIXES = {
     ".idx": "idx",
     ".zarr": "zarr",
 }
+HEAD_BYTES = 4096  # of a file, enough to tell its format
+_GZIP = 31  # what zlib calls it
 _MAGIC = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"\x89HDF": "hdf5", b"PAR1": "parquet"}
 
 
@@ -92,19 +102,28 @@ def detect_format(path: Path) -> str:
         raise DataRefused(
             f"{path}: of object stores only Zarr is read; copy this file here and ingest the copy"
         )
-    kind = _SUFFIXES.get(path.suffix.lower())
-    if kind is not None and kind != "zarr":
+    kind = format_of_name(path.suffix)
+    if kind is not None:
         return kind
     with path.open("rb") as stream:
-        head = stream.read(8)
+        return format_of_content(stream.read(HEAD_BYTES), str(path))
+
+
+def format_of_name(suffix: str) -> str | None:
+    """Return the name of the format that files of this ending have, None if the ending does not tell."""
+    kind = _SUFFIXES.get(suffix.lower())
+    return None if kind == "zarr" else kind
+
+
+def format_of_content(head: bytes, where: str) -> str:
+    """Return the name of the format of a file with these first bytes; `DataRefused` if it is unknown."""
     if head[:2] == b"\x1f\x8b":
         try:
-            with gzip.open(path, "rb") as unpacked:
-                head = unpacked.read(4)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataRefused(f"{path}: damaged gzip data ({error})") from error
+            head = zlib.decompressobj(_GZIP).decompress(head, 4)
+        except zlib.error as error:
+            raise DataRefused(f"{where}: damaged gzip data ({error})") from error
         if not idx.is_idx(head):
-            raise DataRefused(f"{path}: gzip is read around IDX only; unpack it first")
+            raise DataRefused(f"{where}: gzip is read around IDX only; unpack it first")
         return "idx"
     if idx.is_idx(head):
         return "idx"
@@ -113,6 +132,6 @@ def detect_format(path: Path) -> str:
             return name
     known = ", ".join(sorted(_SUFFIXES))
     raise DataRefused(
-        f"{path}: of no known format; known are {known}, and IDX with or without gzip; "
+        f"{where}: of no known format; known are {known}, and IDX with or without gzip; "
         "text such as CSV is read by numpy.loadtxt and saved by numpy.save first"
     )

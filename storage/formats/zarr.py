@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents import read_json
-from ..errors import DataRefused, UnsafeObject
+from ..errors import DataRefused, NothingYet, UnsafeObject
 from ..metadata import check_array_metadata
 from ..paths import resolve_inside
 from ..readers import MAX_GROUP_BYTES
@@ -59,11 +59,23 @@ def open_source(
 
 
 def chosen_array(path: Path, vectors: str | None) -> Path:
-    """Return the folder of the array of vectors: ``path`` itself, or the one in the group."""
+    """Return the folder of the array of vectors: ``path`` itself, or the one in the group.
+
+    Raises
+    ------
+    NothingYet
+        If the group has no such array.
+    DataRefused
+        If it has several and none is named.
+    """
     meta = read_json(path / "zarr.json", max_bytes=MAX_GROUP_BYTES)
     if meta.get("node_type") == "array":
         return path
-    return resolve_inside(path, choose_arrays(_members(path), vectors, None, str(path))[0])
+    shapes = _members(path)
+    if vectors not in shapes if vectors is not None else all(len(shape) < 2 for shape in shapes.values()):
+        listing = ", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items())) or "nothing"
+        raise NothingYet(f"{path}: there is no array {vectors or 'of vectors'} yet; there are: {listing}")
+    return resolve_inside(path, choose_arrays(shapes, vectors, None, str(path))[0])
 
 
 class _Sliced:

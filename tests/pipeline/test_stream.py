@@ -190,6 +190,42 @@ def test_followers_wait_and_readers_read_meanwhile(tmp_path: Path) -> None:
     np.testing.assert_array_equal(bf.open_stream(dest).codes(), once(X))
 
 
+def test_followers_wait_for_what_is_not_there_and_for_nothing_else(tmp_path: Path) -> None:
+    X, dest, notes = rows(), tmp_path / "stream", []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if len(notes) == 1:
+            zarr.create_group(tmp_path / "in.zarr")
+        elif len(notes) == 2:
+            append(tmp_path / "in.zarr" / "vectors", X[:640])
+
+    found = bf.stream(
+        tmp_path / "in.zarr",
+        dest,
+        follow=True,
+        poll=0.01,
+        note=note,
+        should_stop=lambda: len(notes) > 4,
+        **PARAMS,
+    )
+    assert ["there is none" in notes[0], "there is no array of vectors yet" in notes[1]] == [True, True]
+    assert notes[2:] == ["0 rows coded", "200 rows coded", "400 rows coded"]
+    assert found.n_rows == 400
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.npy").write_bytes(b"\x93NUMPY, or not")
+    with pytest.raises(bf.DataRefused, match=r"a\.npy: no readable"):
+        bf.stream(tmp_path / "in", tmp_path / "other", follow=True, poll=0.01, **PARAMS)
+    np.save(tmp_path / "in" / "a.npy", X[0])
+    with pytest.raises(bf.DataRefused, match=r"a\.npy: expected a 2-D array"):
+        bf.stream(tmp_path / "in", tmp_path / "other", follow=True, poll=0.01, **PARAMS)
+    for name in ("one", "two"):
+        append(tmp_path / "in.zarr" / name, X)
+    (tmp_path / "in.zarr" / "vectors").rename(tmp_path / "in.zarr" / "three")
+    with pytest.raises(bf.DataRefused, match="name the array"):
+        bf.stream(tmp_path / "in.zarr", tmp_path / "other", follow=True, poll=0.01, **PARAMS)
+
+
 def test_what_does_not_fit_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     X, source, dest = rows(), tmp_path / "in.zarr", tmp_path / "stream"
     append(source, X[:640])
