@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .pipeline.estimators_sparse import BOSL, POSH, BioHash, FruitFly, SphericalHash
     from .pipeline.estimators_spectral import SSBC, Nystrom
     from .pipeline.evaluate import evaluate
+    from .pipeline.export import export
     from .pipeline.job import Job, submit
     from .pipeline.model import Model, load
     from .pipeline.once import encode_once
@@ -120,6 +121,7 @@ __all__ = [
     "encode",
     "encode_once",
     "evaluate",
+    "export",
     "fit_decoder",
     "ingest",
     "load",
@@ -154,6 +156,7 @@ _HOME = {
     ".pipeline.api": ("encode", "ingest", "open_dataset", "resume", "train"),
     ".pipeline.digits": ("load_digits",),
     ".pipeline.describe": ("CodeStatistics", "describe_codes"),
+    ".pipeline.export": ("export",),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),
     ".pipeline.refine": ("fit_decoder",),

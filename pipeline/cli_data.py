@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_distortion import distortion
+from .cli_export import export
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_place import Insecure, Scheduler, Workers, address, place
 from .cli_search import describe, index, search
@@ -266,8 +267,8 @@ def demo(
 
 
 VERBS = (
-    encode, fit_decoder, index, search, describe, stream, evaluate, distortion, inspect, verify, clean,
-    report, demo,
+    encode, fit_decoder, index, search, describe, export, stream, evaluate, distortion, inspect, verify,
+    clean, report, demo,
 )  # fmt: skip
 
 

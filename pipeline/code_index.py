@@ -24,7 +24,7 @@ from .code_inputs import (
     stored_codes,
 )
 from .errors import ConfigError
-from .export import to_faiss
+from .export_faiss import to_faiss
 from .rescore import check_metric, rescored
 
 if TYPE_CHECKING:

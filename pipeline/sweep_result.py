@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..storage.errors import DestinationExists, StorageError
-from ..storage.objects import TEMPORARY
+from ..storage.files import TEMPORARY
 from ..storage.safe import read_group
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from .documents import read_json
 from .errors import DestinationExists, StorageError
-from .files import make_folder
+from .files import TEMPORARY, make_folder
 from .files import remove as remove_local
 from .object_paths import ObjectPath
-from .objects import TEMPORARY
 from .paths import sync_folder
 from .places import remove, remove_tree, taken
 

@@ -6,15 +6,17 @@ import contextlib
 import errno
 import hashlib
 import os
+import uuid
 from typing import TYPE_CHECKING, BinaryIO
 
-from .errors import CorruptObject, StorageError
+from .errors import CorruptObject, DestinationExists, StorageError
 from .paths import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+TEMPORARY = ".tmp-"  # begins the name of what is being written
 _READ_BYTES = 2**20
 _NO_LINKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -53,6 +55,40 @@ def link(source: Path, target: Path) -> None:
         if error.errno in _NO_LINKS:
             raise StorageError(_no_links(target)) from error
         raise
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield where to write a new file, which takes the name ``path`` when the block has ended without error.
+
+    Raises
+    ------
+    DestinationExists
+        If anything is at ``path``, before or afterwards; it is left as it was.
+    """
+    _refuse_taken(path)
+    temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}{path.suffix}"
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)  # at once, and never over another file
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            _refuse_taken(path)
+            temporary.replace(path)
+        sync_folder(path.parent)
+    except FileExistsError as error:
+        raise DestinationExists(f"{path} exists; choose another name or remove it") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _refuse_taken(path: Path) -> None:
+    if path.exists() or path.is_symlink():
+        raise DestinationExists(f"{path} exists; choose another name or remove it")
 
 
 @contextlib.contextmanager

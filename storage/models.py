@@ -16,12 +16,11 @@ import numpy as np
 from .claims import claim_folder, release_folder
 from .digest import array_digest, canonical_json, json_digest
 from .errors import CorruptObject, DataRefused, DestinationExists, StorageError
-from .files import make_folder, remove
+from .files import TEMPORARY, make_folder, remove
 from .identity import as_json
 from .manifest import check_array_name
 from .metadata import ALLOWED
 from .object_paths import ObjectPath
-from .objects import TEMPORARY
 from .places import each, place, taken
 from .rounds import read_only
 from .safe import (

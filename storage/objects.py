@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from .errors import CorruptObject
 from .faults import NO_FAULTS, Faults
 from .files import (
+    TEMPORARY,
     child_names,
     hash_file,
     link,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .places import Place
-
-TEMPORARY = ".tmp-"  # begins the name of what is being written
 
 
 @dataclass(frozen=True, order=True)

@@ -61,6 +61,7 @@ def workplace(tmp_path, monkeypatch) -> dict[str, Any]:
     bf.ingest("vectors.npy", "digits.zarr", labels="labels.npy")
     bf.ingest("vectors.npy", "queries.zarr", labels="labels.npy", limit=20)
     model = bf.train("digits.zarr", "runs/posh", "posh", n_bits=256, n_active=16, n_epochs=1)
+    bf.encode(model, "digits.zarr", "codes.zarr")
     return {"bf": bf, "np": np, "X": X, "y": y, "model": model, "codes": model.encode(X)}
 
 

@@ -29,14 +29,14 @@ CONFINED = {
     "numcodecs": ("storage.",),
     "obstore": ("storage.",),
     "h5py": ("storage.formats.",),
-    "pyarrow": ("storage.formats.",),
+    "pyarrow": ("storage.formats.", "pipeline.export_codes"),
     "typer": ("pipeline.cli",),
     "click": ("pipeline.cli",),
     "rich": ("pipeline.cli", "pipeline.progress"),
     "pydantic": ("pipeline.config",),
     "matplotlib": ("pipeline.report",),
     "sklearn": ("pipeline.estimators",),
-    "faiss": ("pipeline.export",),
+    "faiss": ("pipeline.export_faiss",),
 }
 TASKS_MAY_IMPORT = {"numpy", "scipy", "numba", "llvmlite"}
 TASKS_MAY_NOT_CALL = {"time", "logging", "random", "os", "pathlib", "io", "socket", "subprocess", "datetime"}
