@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import uuid
 from contextlib import contextmanager
 from functools import partial
@@ -13,26 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 from dask.system import CPU_COUNT
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
-from .errors import ClusterError, ClusterLost, PathNotShared
+from .errors import ClusterError, PathNotShared
+from .joining import join
 from .launchers import LAUNCHERS, QUEUE_TIMEOUT, Size, launched
-from .security import security_for
 from .session import reaching
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
-    from distributed.security import Security
-
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
-REGISTER_AGAIN_SECONDS = 1.0
-ANSWER_SECONDS = 20.0  # a scheduler that does not answer for so long is lost; Dask itself gives it 30
 
 # Threads are pinned before a worker imports NumPy, and again around each task
 ONE_THREAD = {
@@ -144,7 +139,12 @@ def connect(
     if isinstance(scheduler, Client):
         yield scheduler
         return
-    client = _remote_client(scheduler, certificates, insecure)
+    if "://" not in scheduler:
+        raise ValueError(
+            f'expected scheduler="{LOCAL}", a launcher ({", ".join(LAUNCHERS)}) or an address such as '
+            f'"tls://host:8786", got "{scheduler}"'
+        )
+    client = join(scheduler, certificates, insecure)
     try:
         yield client
     finally:
@@ -238,35 +238,6 @@ def _script_is_being_imported() -> bool:
     """Tell whether this is a spawned process that has not yet finished importing its parent's script."""
     script = sys.modules.get("__mp_main__")
     return script is not None and script is not sys.modules.get("__main__")
-
-
-def _remote_client(address: str, certificates: Mapping[str, str] | None, insecure: bool) -> Client:
-    if "://" not in address:
-        raise ValueError(
-            f'expected scheduler="{LOCAL}", a launcher ({", ".join(LAUNCHERS)}) or an address such as '
-            f'"tls://host:8786", got "{address}"'
-        )
-    security = security_for(address, certificates=certificates, insecure=insecure)
-    try:
-        return _registered(address, security)
-    except (OSError, TimeoutError) as error:
-        doubt = ", and are the certificates of its authority, and still valid" if security else ""
-        raise ClusterLost(f"no scheduler answers at {address} ({error}); is it running{doubt}?") from error
-
-
-def _registered(address: str, security: Security | None) -> Client:
-    try:
-        return Client(address, security=security, timeout=patience())
-    except AssertionError:
-        # distributed expects nothing but the answer to its registration, but the scheduler may just then
-        # tell all clients of keys that another one has cancelled
-        time.sleep(REGISTER_AGAIN_SECONDS)
-        return Client(address, security=security, timeout=patience())
-
-
-def patience() -> float:
-    """Return the seconds after which a scheduler that does not answer is lost."""
-    return float(min(ANSWER_SECONDS, parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))))
 
 
 def _read(read: Callable[[], str]) -> str:

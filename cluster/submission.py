@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client, fire_and_forget, get_worker, secede
 
 from .errors import ClusterError, ClusterLost
-from .launch import patience
+from .joining import patience
 from .session import list_workers, reaching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-T = TypeVar("T")
 
 KNOWN_SECONDS = 30.0
 
@@ -53,8 +51,12 @@ def has_workers(client: Client, timeout: float) -> bool:
     return bool(list_workers(client))
 
 
-def run_there(client: Client, key: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function as a task and return its result, or raise its error.
+def run_there(
+    client: Client, key: str, function: Callable[..., Any], *arguments: Any, timeout: float
+) -> bool:
+    """Run a function as a task, or raise its error; return False if it has not ended in time.
+
+    Then it may still run, if it has begun.
 
     Raises
     ------
@@ -65,12 +67,17 @@ def run_there(client: Client, key: str, function: Callable[..., T], *arguments: 
         future = client.submit(function, *arguments, key=key, pure=False, priority=100)
     with reaching(client, future):
         try:
-            result: T = future.result()
+            future.result(timeout=timeout)
         except ModuleNotFoundError as error:
             raise ClusterError(
                 f"the workers cannot run bitfleet ({error}). Install the driver's packages there."
             ) from error
-    return result
+        except TimeoutError:
+            if future.status == "error":  # the function's own
+                raise
+            future.cancel()
+            return False
+    return True
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterLost
@@ -19,9 +20,11 @@ from ..cluster.submission import hand_over, own_client
 from ..storage import claims, events, requests
 from ..storage.digest import json_digest
 from ..storage.errors import ManifestConflict
+from ..storage.places import make_folder, place
 from ..storage.run import newest_manifest
 from .arrays import as_dataset
 from .config import Job
+from .errors import exit_code, one_line
 from .executors import Where
 from .opening import plan_of
 from .recording import recorded_job
@@ -49,7 +52,7 @@ def accept(document: dict[str, Any], submission: str) -> None:
         needs = rehearse(method, dataset.reader(), plan, job.run.seed)
         needs.check(threads, limit, f"worker {name}", hosts_driver=True)
     run = prepared(job)
-    requests.withdraw(run.path)
+    requests.withdraw(run.path, submission)
     run.directory.events().append(events.JOB_SUBMITTED, submission=submission)
     events.Heartbeat(run.path).beat()  # "running" until the driver gives signs of its own
 
@@ -66,9 +69,8 @@ def drive(document: dict[str, Any], submission: str, generation: int, allow_envi
     generation : int
     allow_environment_change : bool
     """
-    job = validated(Job, document, "the submitted job")
     with own_client() as client:
-        run = prepared(job)
+        job, run = _taken_up(document, submission)
         found = requests.announced_driver(run.path)
         latest = found["generation"] if found and found.get("submission") == submission else -1
         if latest == generation:
@@ -88,6 +90,27 @@ def drive(document: dict[str, Any], submission: str, generation: int, allow_envi
 def driver_key(submission: str, generation: int) -> str:
     """Return the key of a driver's task."""
     return f"bitfleet-driver-{submission}-{generation}"
+
+
+def _taken_up(document: dict[str, Any], submission: str) -> tuple[Job, Run]:
+    """Return the job with its run, accepted if that is still to be done; write why if it cannot be begun."""
+    path = place(document["run"]["path"])
+
+    def accepted() -> bool:
+        return any(event.get("submission") == submission for event in events.open_events(path).read())
+
+    try:
+        if not accepted():
+            accept(document, submission)
+        job = validated(Job, document, "the submitted job")
+        return job, prepared(job)
+    except Exception as error:
+        kind = events.JOB_FAILED if accepted() else events.JOB_REFUSED
+        with suppress(OSError):
+            make_folder(path)
+        told = {"error": one_line(error), "type": type(error).__name__, "exit_code": exit_code(error)}
+        events.open_events(path).append(kind, submission=submission, **told)
+        raise
 
 
 def _record(job: Job, run: Run, client: Any, about: dict[str, Any], allow_environment_change: bool) -> None:

@@ -6,11 +6,13 @@ neither the scheduler nor the process that has submitted it.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..storage import events, requests
+from ..storage.events import open_events
 from ..storage.places import place
 from ..storage.run import RunDirectory, status
 from .config import Job as Content
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
+    from .config_cluster import ClusterTable
+
 POLL_SECONDS = 1.0
 WORKER_SECONDS = 10.0  # so long `submit` waits for a worker that looks at the job
+ACCEPT_SECONDS = 60.0  # so long for what it finds
+SEEN_SECONDS = 60.0  # so long what a worker has written may be on its way to this machine
 _STATUS = ("state", "stage", "round", "rounds", "rate", "metrics", "error", "reason", "heartbeat_age")
 
 
@@ -36,6 +42,8 @@ class Job:
         The run of the job, also one submitted by another process, yesterday.
     submission : str, optional
         What `submit` has just started; until a worker has taken it up, its state is ``"running"``.
+    accepted : bool
+        Whether a worker has taken it up, so that it can be seen, if not at once.
 
     Examples
     --------
@@ -45,9 +53,13 @@ class Job:
     'posh'
     """
 
-    def __init__(self, run: str | os.PathLike[str], submission: str | None = None) -> None:
+    def __init__(
+        self, run: str | os.PathLike[str], submission: str | None = None, *, accepted: bool = False
+    ) -> None:
         self.run = place(run)
-        self._waits_for = submission
+        self._submission = submission
+        self._waits = submission is not None
+        self._waits_until = time.monotonic() + SEEN_SECONDS if accepted else math.inf
 
     def __repr__(self) -> str:
         return f"Job({str(self.run)!r})"
@@ -66,15 +78,20 @@ class Job:
         ConfigError
             If there is no run there (yet: without a worker a job does not begin).
         """
-        if self._waits_for is not None:
-            if not self._taken_up(self._waits_for):
-                return dict.fromkeys(_STATUS) | {"state": "running", "stage": "waiting", "metrics": {}}
-            self._waits_for = None
+        if self._waits and (found := self._before_it_began()) is not None:
+            return found
+        self._waits = False
         if not RunDirectory.exists(self.run):
-            raise ConfigError(
-                f"there is no run at {self.run}; start one with bitfleet train or bitfleet submit (a "
-                "submitted job makes it as soon as a worker is there)"
+            refused = [event for event in open_events(self.run).read() if event["kind"] == events.JOB_REFUSED]
+            why = (
+                f"the last job for it was refused: {refused[-1].get('error')}"
+                if refused
+                else (
+                    "start one with bitfleet train or bitfleet submit (a submitted job makes it as soon as a "
+                    "worker is there)"
+                )
             )
+            raise ConfigError(f"there is no run at {self.run}; {why}")
         return status(self.run)
 
     def follow(self, *, poll: float = POLL_SECONDS) -> Iterator[dict[str, Any]]:
@@ -140,21 +157,23 @@ class Job:
         """
         if self.status()["state"] != "running":
             return False
-        requests.ask_to_stop(self.run)
+        requests.ask_to_stop(self.run, self._submission if self._waits else None)
         return True
 
-    def _taken_up(self, submission: str) -> bool:
-        """Tell whether a worker has begun with a submission."""
-        if not RunDirectory.exists(self.run):
-            return False
-        log = RunDirectory.open(self.run).events().read()
-        return any(event.get("submission") == submission for event in log)
+    def _before_it_began(self) -> dict[str, Any] | None:
+        """Return the status of a submission that no worker has begun with, None of one that has begun."""
+        nothing = dict.fromkeys(_STATUS) | {"stage": "waiting", "metrics": {}}
+        for event in open_events(self.run).read():
+            if event.get("submission") == self._submission:
+                refused = event["kind"] == events.JOB_REFUSED
+                return nothing | {"state": "failed", "error": event.get("error")} if refused else None
+        return nothing | {"state": "running"} if time.monotonic() < self._waits_until else None
 
     def exit_code(self, found: Mapping[str, Any]) -> int:
         """Return the exit code that stands for how the job has ended."""
         if found["state"] == "failed":
-            ends = (events.JOB_FAILED, events.RUN_FAILED)
-            log = RunDirectory.open(self.run).events().read()
+            ends = (events.JOB_FAILED, events.RUN_FAILED, *((events.JOB_REFUSED,) if self._waits else ()))
+            log = open_events(self.run).read()
             codes = [event.get("exit_code") for event in log if event["kind"] in ends]
             code = codes[-1] if codes else None
             return code if isinstance(code, int) and 0 < code < 256 else UNEXPECTED
@@ -202,8 +221,7 @@ def submit(
         If no scheduler answers.
     """
     content = as_job(job, settings)
-    trusted = insecure or None
-    where = Where(content.cluster) if scheduler is None else choose(scheduler, insecure=trusted)
+    where = _meant(content.cluster, scheduler, insecure)
     if where.table.kind != "address" or where.table.scheduler.startswith("inproc://"):
         raise ConfigError(
             "submit hands the job over to a cluster that stays when this process ends: give the address of "
@@ -212,16 +230,30 @@ def submit(
         )
     content = content.model_copy(update={"cluster": where.table})
     with joined(where) as there:
-        submission = _hand_over(content, there.client, allow_environment_change)
-    return Job(content.run.path, submission)
+        submission, accepted = _hand_over(content, there.client, allow_environment_change)
+    return Job(content.run.path, submission, accepted=accepted)
 
 
-def _hand_over(content: Content, client: Any, allow_environment_change: bool) -> str:
+def _meant(table: ClusterTable, scheduler: Any, insecure: bool) -> Where:
+    """Return the cluster that is asked for, with what the job says of how to get there."""
+    if scheduler is None:
+        return Where(table.model_copy(update={"insecure": True}) if insecure else table)
+    options: dict[str, Any] = {"worker_timeout": table.worker_timeout}
+    if isinstance(scheduler, str) and scheduler.startswith("tls://"):
+        options["tls"] = table.tls
+    trusted = insecure or (scheduler == table.scheduler and table.insecure)
+    return choose(scheduler, insecure=trusted or None, **options)
+
+
+def _hand_over(content: Content, client: Any, allow_environment_change: bool) -> tuple[str, bool]:
+    """Return the name of what is handed over, and whether a worker has found nothing wrong with it."""
     from ..cluster.submission import hand_over, has_workers, run_there
     from .driving import accept, drive, driver_key
 
     document, submission = content.model_dump(mode="json"), uuid.uuid4().hex[:12]
+    accepted = False
     if has_workers(client, WORKER_SECONDS):  # so errors show here and now
-        run_there(client, f"bitfleet-accept-{submission}", accept, document, submission)
+        key = f"bitfleet-accept-{submission}"
+        accepted = run_there(client, key, accept, document, submission, timeout=ACCEPT_SECONDS)
     hand_over(client, driver_key(submission, 0), drive, document, submission, 0, allow_environment_change)
-    return submission
+    return submission, accepted

@@ -38,6 +38,7 @@ RUN_FINISHED = "run_finished"
 RUN_FAILED = "run_failed"
 RUN_INTERRUPTED = "run_interrupted"
 JOB_SUBMITTED = "job_submitted"
+JOB_REFUSED = "job_refused"  # before it began: whatever else is in this run's folder is not touched by it
 JOB_STARTED = "job_started"
 JOB_FINISHED = "job_finished"
 JOB_FAILED = "job_failed"

@@ -29,9 +29,9 @@ DRIVER = "driver.json"
 _MAX_BYTES = 2**16
 
 
-def ask_to_stop(run: str | os.PathLike[str]) -> None:
-    """Ask the run's driver to stop after the round at hand."""
-    _put(run, CANCEL, {})
+def ask_to_stop(run: str | os.PathLike[str], submission: str | None = None) -> None:
+    """Ask the run's driver to stop after the round at hand; a submission may be meant that has not begun."""
+    _put(run, CANCEL, {} if submission is None else {"submission": submission})
 
 
 def stop_asked(run: str | os.PathLike[str]) -> str | None:
@@ -42,8 +42,11 @@ def stop_asked(run: str | os.PathLike[str]) -> str | None:
     return f"by process {request.get('pid')} on {request.get('host')} at {request.get('time')}"
 
 
-def withdraw(run: str | os.PathLike[str]) -> None:
-    """Take back a request to stop: who starts a run wants it to go on."""
+def withdraw(run: str | os.PathLike[str], submission: str | None = None) -> None:
+    """Take back a request to stop, unless it means this submission: who starts a run wants it to go on."""
+    request = None if submission is None else _read(run, CANCEL)
+    if request is not None and request.get("submission") == submission:
+        return
     try:
         objects_at(run).delete(CANCEL)
     except OSError as error:

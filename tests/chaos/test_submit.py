@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ from bitfleet.storage import requests
 from bitfleet.storage.objects import LocalObjects
 from bitfleet.storage.rounds import read_chain
 from chaos_cases import PLAN, digits
+from distributed import Client
 from foreign import Site, kill, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PARAMS = {"n_bits": 96, "n_active": 6, "n_epochs": 12}
@@ -57,6 +59,11 @@ def job_file(folder: Path, data: Path, **tables: Any) -> Path:
     return path
 
 
+def submit_in(folder: Path, data: Path, site: Site) -> bf.Job:
+    folder.mkdir()
+    return bf.submit(job_file(folder, data), scheduler=site.address)
+
+
 def kinds(job: bf.Job) -> list[str]:
     return [event["kind"] for event in job.follow()]
 
@@ -72,6 +79,14 @@ def kill_driver(job: bf.Job, at_round: int, seen: set[str]) -> None:
     found = requests.announced_driver(job.run)
     assert found is not None
     seen.add(found["driver"])
+    kill(found["pid"])
+
+
+def kill_driver_and(then: Callable[[], object], job: bf.Job) -> None:
+    wait_until(lambda: _round(job) >= 1)
+    found = requests.announced_driver(job.run)
+    assert found is not None
+    then()
     kill(found["pid"])
 
 
@@ -126,15 +141,29 @@ def test_cancelled_and_submitted_again(site, data, expected, tmp_path):
     assert (result["model"], result["codes"]) == expected
 
 
-def test_a_job_waits_for_the_only_worker_of_one_thread(data, expected, tmp_path, monkeypatch):
+def test_jobs_wait_for_the_only_worker_of_one_thread(data, expected, tmp_path, monkeypatch):
     monkeypatch.setattr("bitfleet.pipeline.job.WORKER_SECONDS", 0.1)
+    requests.ask_to_stop(tmp_path / "run")  # and was heard, the day before
     with Site(tmp_path) as site:
+        job = bf.submit(job_file(tmp_path, data), scheduler=site.address)
+        assert job.cancel()
         job = bf.submit(job_file(tmp_path, data), scheduler=site.address)
         found = job.status()
         assert (found["state"], found["stage"], found["round"]) == ("running", "waiting", None)
+        cancelled = submit_in(tmp_path / "cancelled", data, site)
+        assert cancelled.cancel()
+        refused = submit_in(tmp_path / "refused", tmp_path / "nowhere.zarr", site)
         site.start_worker(nanny=False)
         result = job.result(timeout=200)  # the driver has left the thread to the tasks
+        with pytest.raises(bf.JobFailed, match=r"interrupted: cancelled"):
+            cancelled.result(timeout=200)
+        with pytest.raises(bf.JobFailed, match=r"failed: .*there is no dataset") as failed:
+            refused.result(timeout=200)
+        assert failed.value.code == 3
     assert (result["model"], result["codes"]) == expected
+    with pytest.raises(bf.ConfigError, match=r"there is no run at .* was refused: .*there is no dataset"):
+        bf.Job(tmp_path / "refused" / "run").status()
+    bf.train(data, tmp_path / "refused" / "run", "lsh", n_bits=8)  # the folder is not spoilt
 
 
 def test_what_is_wrong_is_told_before_the_client_leaves(site, data, tmp_path):
@@ -156,6 +185,40 @@ def test_a_job_that_fails_says_so(site, data, tmp_path):
         job.result(timeout=200)
     assert failed.value.code == 2
     assert job.status()["stage"] == "encode"
+
+
+@pytest.mark.long
+def test_a_driver_that_cannot_go_on_says_so(site, data, tmp_path, monkeypatch):
+    """Its data is taken away before another worker takes over; its folder, under its feet."""
+    monkeypatch.setattr("bitfleet.pipeline.job.SEEN_SECONDS", 1.0)
+    moved = tmp_path / "x.zarr"
+    shutil.copytree(data, moved)
+    job = submit_in(tmp_path / "data", moved, site)
+    kill_driver_and(lambda: moved.rename(tmp_path / "elsewhere.zarr"), job)
+    with pytest.raises(bf.JobFailed, match=r"failed: .*there is no dataset"):
+        job.result(timeout=200)
+    job = submit_in(tmp_path / "folder", data, site)
+    wait_until(lambda: _round(job) >= 1)
+    job.run.rename(tmp_path / "taken")
+    with pytest.raises(bf.ConfigError, match="there is no run at"):
+        job.wait(timeout=200)
+    time.sleep(5)
+    assert not job.run.exists()
+
+
+@pytest.mark.long
+def test_workers_with_much_to_do_do_not_hold_back_who_submits(site, data, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr("bitfleet.pipeline.job.ACCEPT_SECONDS", 0.5)
+    with Client(site.address) as client:
+        client.wait_for_workers(2, timeout=60)
+        busy = [client.submit(time.sleep, 10, pure=False) for _ in client.scheduler_info()["workers"]]
+        begun = time.monotonic()
+        job = submit_in(tmp_path / "job", data, site)
+        assert time.monotonic() - begun < 8
+        assert job.status()["stage"] == "waiting"
+        result = job.result(timeout=200)
+        assert all(future.done() for future in busy)
+    assert (result["model"], result["codes"]) == expected
 
 
 @pytest.mark.long  # the short one is in cluster/test_lost.py

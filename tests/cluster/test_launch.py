@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -126,6 +127,36 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
         connect(address),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (b"", "no scheduler answers at tcp://"),  # it hangs, or has been stopped
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers at .* is no scheduler"),
+        (b"\xff" * 4096, "what answers at .* is no scheduler"),
+    ],
+)
+def test_a_server_that_is_no_scheduler_is_named(says, message):
+    import dask
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[socket.socket] = []
+
+        def answer() -> None:
+            taken.append(server.accept()[0])
+            taken[0].sendall(says)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
+            pytest.raises(ClusterLost, match=message),
+            connect(f"tcp://127.0.0.1:{server.getsockname()[1]}"),
+        ):
+            pass
+        answering.join()
+        taken[0].close()
 
 
 @pytest.mark.parametrize(
