@@ -8,6 +8,7 @@ its time is asked for again; on a host that is logged into, a worker that dies i
 from __future__ import annotations
 
 import importlib
+import socket
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ def batch_cluster(
     What neither ``size`` nor ``options`` say is taken from Dask's own ``jobqueue`` configuration.
     """
     jobqueue = _library("dask_jobqueue", "batch", kind)
-    host = options.get("host") or (None if options.get("interface") else get_ip())
+    host = None if options.get("interface") and not options.get("host") else _own_host(options)
     given = {
         "memory": size.memory_limit,
         "queue": options.get("queue"),
@@ -206,7 +207,7 @@ def _ssh(kind: str, size: Size, options: dict[str, Any], stack: ExitStack) -> An
         for number in range(max(size.n_workers, len(hosts)))
     }
     scheduler = {
-        "host": options.get("host") or get_ip(),
+        "host": _own_host(options),
         "dashboard_address": LOCAL_DASHBOARD,
         "protocol": "tls://",
         "security": security,
@@ -257,6 +258,20 @@ def _worker_config(files: Mapping[str, Path]) -> dict[str, Any]:
 
 def _shared_folder(options: Mapping[str, Any]) -> Path:
     return Path(options.get("shared_folder") or SHARED_FOLDER).expanduser().absolute()
+
+
+def _own_host(options: Mapping[str, Any]) -> str:
+    """Return this machine's address as workers see it, after a try whether a scheduler can have it."""
+    host: str = options.get("host") or get_ip()
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError as error:
+        raise ClusterError(
+            f'expected host = "…" to be a name or an address of this machine, got {host!r} ({error})'
+        ) from error
+    return host
 
 
 def _file(path: str) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ENCRYPTED = ("tls", "wss", "inproc")
 CERTIFICATES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+ROLES = ("client", "scheduler", "worker")
 CONFIGURED = "distributed.comm.tls.client.cert"
 
 
@@ -82,7 +83,7 @@ def security_for(
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[tuple[Security, dict[str, Path]]]:
-    """Make certificates for one cluster's life; yield them and the files that its workers read.
+    """Make certificates for one cluster's life; yield what shows them and the files that its workers read.
 
     The files lie in a folder of their own below ``folder``, readable by this user alone, and are removed on
     the way out.
@@ -100,11 +101,17 @@ def temporary(folder: Path) -> Iterator[tuple[Security, dict[str, Path]]]:
         for name, text in security.get_tls_config_for_role("worker").items():
             if name in files:
                 _write_private(files[name], text)
-        yield security, files
+        yield _of_files({name: str(file) for name, file in files.items()}), files
     finally:
         for file in files.values():
             file.unlink(missing_ok=True)
         own.rmdir()
+
+
+def _of_files(files: Mapping[str, str]) -> Security:
+    """Return what shows the same files in all roles; of a text, each library would make files of its own."""
+    roles = {f"tls_{role}_{name}": files[name] for role in ROLES for name in ("cert", "key")}
+    return Security(require_encryption=True, tls_ca_file=files["ca_file"], **roles)
 
 
 def _from_files(certificates: Mapping[str, str]) -> Security:

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 HERE = ("local", "serial")
 BATCH = ("slurm", "pbs", "sge", "lsf")
 LAUNCHERS = (*BATCH, "ssh", "kubernetes")
+PROTOCOLS = ("tls", "tcp", "wss", "ws", "ucx", "ucxx", "inproc")  # that Dask has, some by other packages
 
 # Seconds without any worker after which a cluster is given up; a queue may keep its jobs for days
 WORKER_TIMEOUT = 300.0
 QUEUE_TIMEOUT = 7 * 86400.0
 
 _SIZE = re.compile(r"(\d+(\.\d*)?) ?([kMGTP]i?)?B?", re.IGNORECASE)
+_UNITS = ("", "k", "m", "g", "t", "p")
 _NETWORK_ADDRESS = re.compile(r"[^@\s/]+:\d{1,5}")
 _ASSIGNMENT = re.compile(r"(\w+)=(?![\"']?\$)")  # of a value itself, not of what a command or variable gives
 _SECRET = re.compile(r"(^|_)(SECRET|PASSWORD|PASSWD|TOKEN|(ACCESS|API|PRIVATE)_?KEY)(_|$)", re.IGNORECASE)
@@ -81,13 +83,19 @@ class KubernetesTable(Table):
 
     image: str = Field(min_length=1)
     namespace: str | None = None
-    name: str | None = None
-    cpu: str | None = None
+    name: str | None = Field(default=None, pattern=r"^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$")
+    cpu: str | None = Field(default=None, pattern=r"^\d+(\.\d+)?m?$")
     env: dict[str, str] = Field(default_factory=dict)
     env_from: str | None = None  # a Secret: where credentials belong
     claim: str | None = None
-    mount: str | None = None
+    mount: str | None = Field(default=None, pattern="^/.")
     insecure: bool = False
+
+    @model_validator(mode="after")
+    def _mounted(self) -> KubernetesTable:
+        if self.mount is not None and self.claim is None:
+            raise ValueError("mount is where the volume of a claim is seen: give claim = ..., too")
+        return self
 
     @field_validator("env")
     @classmethod
@@ -151,6 +159,8 @@ class ClusterTable(Table):
         if value in (*HERE, *LAUNCHERS):
             return value
         protocol, found, rest = value.partition("://")
+        if found and protocol not in PROTOCOLS:
+            raise ValueError(f'expected an address such as "tls://host:8786", got {protocol}://…')
         if found and (protocol not in ("tcp", "tls") or _NETWORK_ADDRESS.fullmatch(rest)):
             return value
         if found:  # which is not repeated: there may be a password in it
@@ -163,8 +173,13 @@ class ClusterTable(Table):
     @field_validator("memory_limit")
     @classmethod
     def _size(cls, value: str | None) -> str | None:
-        found = None if value is None else _SIZE.fullmatch(value)
-        if value is not None and (found is None or not float(found[1])):
+        if value is None:
+            return None
+        found = _SIZE.fullmatch(value)
+        n_bytes = (
+            0.0 if found is None else float(found[1]) * 1000 ** _UNITS.index((found[3] or "")[:1].lower())
+        )
+        if not 0 < n_bytes < 1000**6:
             raise ValueError(f'expected a size such as "4 GiB", got {value!r}')
         return value
 

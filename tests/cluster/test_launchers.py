@@ -36,10 +36,11 @@ def test_the_job_of_a_batch_system(kind, tmp_path):
     pytest.importorskip("dask_jobqueue")
     options = BATCH | ({"directives": ("-r y",)} if kind != "slurm" else {})
     with (
-        launchers.temporary(tmp_path) as (security, _files),
+        launchers.temporary(tmp_path) as (security, files),
         batch_cluster(kind, SIZE, options, shared=tmp_path, security=security) as cluster,
     ):
         script = cluster.job_script()
+        assert [path.name for path in tmp_path.iterdir()] == [path.parent.name for path in files.values()][:1]
     shown = re.sub(
         r"(--tls-[a-z-]+) \S+", r"\1 FILE", re.sub(r"tls://[0-9.]+:\d+", "tls://HEAD:PORT", script)
     )
@@ -107,6 +108,18 @@ def test_a_batch_system_that_is_not_here_is_an_error_not_a_wait(tmp_path, monkey
         connect("slurm", memory_limit="1 GiB", options=options),
     ):
         pass
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_a_host_that_is_not_this_machine_is_named(tmp_path, host):
+    pytest.importorskip("dask_jobqueue")
+    options = {"host": host, "shared_folder": str(tmp_path)}
+    with (
+        pytest.raises(ClusterError, match=f"an address of this machine, got '{host}'"),
+        connect("slurm", memory_limit="1 GiB", options=options),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_batch_job_without_a_size_is_refused(tmp_path):
