@@ -18,10 +18,12 @@ import socket
 import threading
 import time
 import uuid
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import CorruptObject, StorageError
+from .files import open_regular
 from .manifest import now
 from .object_paths import ObjectPath
 from .places import each, place
@@ -67,7 +69,7 @@ class EventLog:
         """Append one event with the present time; fields are JSON values."""
         line = _line(kind, fields)
         try:
-            with open(self.path, "a+b", buffering=0) as file:
+            with self._opened(os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
                 if _is_torn(file):
                     line = b"\n" + line  # a driver died in the middle of a line: do not add to it
                 file.write(line)  # one write, so that two drivers' lines do not mix
@@ -77,10 +79,20 @@ class EventLog:
     def read(self) -> list[dict[str, Any]]:
         """Return all events in order; lines that are no event are passed over."""
         try:
-            lines = self.path.read_bytes().split(b"\n")
-        except (FileNotFoundError, NotADirectoryError):
+            with self._opened(os.O_RDONLY) as file:
+                lines = file.readall().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            logger.debug("the events in %s cannot be read: %s", self.path, error)
             return []
         return [event for line in lines if (event := _parse(line)) is not None]
+
+    def _opened(self, flags: int) -> FileIO:
+        """Open the file itself: a link in a stranger's run may lead to any file of the reader's."""
+        return FileIO(
+            open_regular(self.path, flags | getattr(os, "O_NOFOLLOW", 0)), "r+" if flags & os.O_RDWR else "r"
+        )
 
 
 class ObjectEvents:
@@ -220,7 +232,7 @@ def _line(kind: str, fields: dict[str, Any]) -> bytes:
     return json.dumps({"time": now(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
 
 
-def _is_torn(file: BinaryIO) -> bool:
+def _is_torn(file: FileIO) -> bool:
     if file.seek(0, os.SEEK_END) == 0:
         return False
     file.seek(-1, os.SEEK_END)

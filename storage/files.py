@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import uuid
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -95,13 +96,25 @@ def _refuse_taken(path: Path) -> None:
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """Open for reading; `CorruptObject` if that is no file or not there."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below; only opening is translated
+        file = os.fdopen(open_regular(path, os.O_RDONLY), "rb")
     except FileNotFoundError as error:
         raise CorruptObject(f"{path} is missing") from error
     except (IsADirectoryError, NotADirectoryError) as error:
         raise CorruptObject(f"{path} is expected to be a file") from error
     with file:
         yield file
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Return a descriptor of a file; `IsADirectoryError` for what else has the name, such as a pipe.
+
+    A stranger's folder may hold pipes, and who opens one for reading waits for whoever writes into it.
+    """
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, "no ordinary file", str(path))
+    return descriptor
 
 
 def hash_file(file: BinaryIO) -> str:

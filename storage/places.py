@@ -116,7 +116,7 @@ def edges(path: Place, head: int, tail: int, size: int | None = None) -> tuple[i
             size = int(about["size"])
         first = path.read_range(0, min(head, size))
         return size, first, path.read_range(size - min(tail, size), size)
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         first = stream.read(head)
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - tail))

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from bitfleet.storage.events import HEARTBEAT, EventLog, Heartbeat, heartbeat_age
@@ -41,6 +42,22 @@ def test_lines_that_are_no_events_are_passed_over(tmp_path):
     log = EventLog(tmp_path / "events.jsonl")
     log.path.write_bytes(b'\xff\xfe\n[]\n{"kind": 1}\n{}\n\n{"kind": "one"}\n')
     assert kinds(log) == ["one"]
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_neither_read_nor_written(tmp_path, put, caplog):
+    log = EventLog(tmp_path / "events.jsonl")
+    put(log.path)
+    assert log.read() == []
+    log.append("one")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_link_to_a_file_of_the_readers_is_not_written_to(tmp_path):
+    (tmp_path / ".profile").write_text("mine\n")
+    (tmp_path / "events.jsonl").symlink_to(tmp_path / ".profile")
+    EventLog(tmp_path / "events.jsonl").append("error", error="$(true)")
+    assert (tmp_path / ".profile").read_text() == "mine\n"
 
 
 def test_lines_of_several_writers_do_not_mix(tmp_path):

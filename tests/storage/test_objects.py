@@ -101,6 +101,13 @@ def test_keys_stay_inside(store, key):
             verb(key)
 
 
+def test_pipes_are_not_waited_for(folder):
+    folder.root.mkdir()
+    os.mkfifo(folder.root / "pipe")
+    with pytest.raises(CorruptObject, match="pipe is expected to be a file"):
+        folder.read("pipe", 10)
+
+
 def test_links_are_not_followed(folder, tmp_path):
     store = folder
     (tmp_path / "outside").mkdir()

@@ -326,6 +326,15 @@ def test_symbolic_links_are_refused(tmp_path, victim):
         safe.read_array(tmp_path / "b")
 
 
+@pytest.mark.parametrize("victim", ["c/0/0", "zarr.json"])
+def test_pipes_are_not_waited_for(tmp_path, victim):
+    safe.write_array(tmp_path / "b", np.arange(4.0).reshape(4, 1))
+    (tmp_path / "b" / victim).unlink()
+    os.mkfifo(tmp_path / "b" / victim)
+    with pytest.raises(CorruptObject, match=victim):
+        safe.read_array(tmp_path / "b")
+
+
 @pytest.mark.parametrize(
     "name",
     [
