@@ -65,7 +65,7 @@ def train(
     output: Output,
     data: Data,
     run: Run,
-    method: Annotated[str, typer.Option(help="Such as posh, itq, lsh, fruit_fly; a wrong name lists all.")],
+    method: Annotated[str, typer.Option(help="Such as posh, itq, lsh; `bitfleet methods` lists all.")],
     n_bits: Annotated[Optional[int], typer.Option(help="Code length.")] = None,  # noqa: UP045
     n_active: Annotated[Optional[int], typer.Option(help="Ones per sparse code.")] = None,  # noqa: UP045
     settings: Settings = None,

@@ -9,6 +9,7 @@ import typer
 
 from .cli_distortion import distortion
 from .cli_export import export
+from .cli_methods import methods
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_place import Insecure, Scheduler, Workers, address, place
 from .cli_search import describe, index, search
@@ -268,7 +269,7 @@ def demo(
 
 VERBS = (
     encode, fit_decoder, index, search, describe, export, stream, evaluate, distortion, inspect, verify,
-    clean, report, demo,
+    clean, report, methods, demo,
 )  # fmt: skip
 
 

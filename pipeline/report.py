@@ -99,8 +99,10 @@ def write_report(
 def method_label(table: Mapping[str, Any]) -> str:
     """Return a method's name and code length, such as ``POSH, 1024 bits, 32 active``."""
     name = str(table.get("name", "unknown method"))
-    cls = registry.METHODS.get(name)
-    parts = [name if cls is None else cls.__name__]
+    try:
+        parts = [registry.get(name).__name__]
+    except ValueError:  # of a package that is not installed here
+        parts = [name]
     if "n_bits" in table:
         parts.append(f"{table['n_bits']} bits")
     if "n_active" in table:

@@ -71,7 +71,7 @@ def test_python_runs(page, workplace):
     for text in blocks(page, "python"):
         if "import faiss" in text:
             pytest.importorskip("faiss")
-        exec(compile(text, str(page), "exec"), workplace)
+        exec(compile(text, str(page), "exec", dont_inherit=True), workplace)
 
 
 def test_the_five_lines_give_what_they_say(workplace):

@@ -33,7 +33,7 @@ CONFINED = {
     "typer": ("pipeline.cli",),
     "click": ("pipeline.cli",),
     "rich": ("pipeline.cli", "pipeline.progress"),
-    "pydantic": ("pipeline.config",),
+    "pydantic": ("pipeline.config", "pipeline.validation"),
     "matplotlib": ("pipeline.report",),
     "sklearn": ("pipeline.estimators",),
     "faiss": ("pipeline.export_faiss",),
