@@ -152,7 +152,7 @@ def pieces(vectors: Vectors, rows: int | None = None) -> Iterator[np.ndarray]:
     start = 0
     for block in _dask_blocks(vectors) if is_dask(vectors) else (vectors,):
         for low in range(0, block.shape[0], rows):
-            piece = _plain(block[low : low + rows])
+            piece = plain(block[low : low + rows])
             yield finite(piece, first_row=start)
             start += len(piece)
 
@@ -244,7 +244,8 @@ def _dask_blocks(vectors: Any) -> Iterator[np.ndarray]:
         yield vectors.blocks[index].compute()
 
 
-def _plain(block: Any) -> np.ndarray:
+def plain(block: Any) -> np.ndarray:
+    """Return a block as an array; `DataRefused`, naming rows, if something in it is masked."""
     return _unmasked(block) if isinstance(block, np.ma.MaskedArray) else np.asarray(block)
 
 

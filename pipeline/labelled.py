@@ -70,6 +70,8 @@ def whole_numbers(y: Any) -> np.ndarray:
         If they are none.
     """
     labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(f"expected y of shape (n,), one label for each row, got shape {labels.shape}")
     if labels.dtype.kind == "O" and all(isinstance(label, int | np.integer) for label in labels.flat):
         labels = labels.astype(np.int64)
     if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels == np.rint(labels))).all():

@@ -32,10 +32,10 @@ from ..tasks.affinity import TILE_ROWS
 from ..tasks.methods.ssbc import affinities_of
 from ..tasks.protocols import RoundState
 from ..tasks.weighted_signs import weighted_signs
-from .arrays import finite, memory_dtype
+from .arrays import finite, memory_dtype, plain
 from .config import build_method, method_table
 from .errors import ConfigError
-from .stream import BLOCK_ROWS, FIRST_ROWS, open_checkpoints, open_stream
+from .stream import BLOCK_ROWS, FIRST_ROWS, open_checkpoints, open_stream, with_mode
 from .stream_driver import projection_digest
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def encode_once(
     (300, 2)
     """
     dest = local(dest, "where rows are coded that come once")
-    method: Any = build_method("ssbc", {**params, "mode": "streaming"})
+    method: Any = build_method("ssbc", with_mode(params, "streaming"))
     if method.sketch_rows != "all":
         raise ConfigError('expected sketch_rows="all": every row is there once')
     for name, value, least in (
@@ -112,7 +112,7 @@ def encode_once(
     ):
         if value < least:
             raise ConfigError(f"expected {name} >= {least}, got {value}")
-    arrays = (np.asarray(block) for block in blocks)
+    arrays = (plain(block) for block in blocks)
     head = next(arrays, None)
     if head is not None:
         config = {

@@ -145,7 +145,7 @@ def stream(
     ManifestConflict
         If another process codes the same stream.
     """
-    method: Any = build_method("ssbc", {**params, "mode": "online"})
+    method: Any = build_method("ssbc", with_mode(params, "online"))
     for name, value in (("first_rows", first_rows), ("block_rows", block_rows)):
         if value < 1:
             raise ConfigError(f"expected {name} >= 1, got {value}")
@@ -200,6 +200,13 @@ def open_stream(path: PathLike) -> Streamed:
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("not reached")
+
+
+def with_mode(params: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Return parameters of `SSBC` with the one mode that is possible; `ConfigError` if they say another."""
+    if params.get("mode", mode) != mode:
+        raise ConfigError(f"expected mode={mode!r}, the only one here, got {params['mode']!r}")
+    return {**params, "mode": mode}
 
 
 def open_checkpoints(directory: RunDirectory, *, allow_environment_change: bool) -> Checkpoints:

@@ -31,6 +31,7 @@ _PER_LN2 = 1.4426950408889634
 _LN2_HIGH = 0.693145751953125  # 16 bits, so that its products with whole numbers are exact
 _LN2_LOW = 1.42860682030941723212e-6
 _EXPONENTIAL = tuple(1.0 / f for f in np.cumprod([1.0, *range(1, 14)])[::-1].tolist())
+_ROOM = 16  # times what is added up may be less than the largest number
 _WORST = 0.01  # relative errors beyond it are not bounded but called hopeless
 
 
@@ -63,7 +64,7 @@ class Affinities:
             part = np.ascontiguousarray(vectors[start : start + TILE_ROWS])
             rows = np.empty(part.shape, dtype)
             squares = centre(part, self.origin, rows)
-            yield start, self.of_centred(fast, rows, squares)
+            yield start, self.mended(self.of_centred(fast, rows, squares), fast, part, squares)
 
     def of_centred(self, fast: Fast, rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """Return the affinities of rows from which the origin is subtracted, given their squared lengths."""
@@ -73,6 +74,23 @@ class Affinities:
             w -= (squares / self.sigma**2).astype(w.dtype)[:, None]
             np.exp(w, out=w)
             w -= fast.mean
+        return w
+
+    def mended(self, w: np.ndarray, fast: Fast, vectors: np.ndarray, squares: np.ndarray) -> np.ndarray:
+        """Return affinities of `of_centred`, exact ones in rows where these have over- or underflowed.
+
+        Raises
+        ------
+        ValueError
+            If a squared distance overflows float64.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            length, per_square = np.sqrt(squares.max(initial=0.0)), 2 / self.sigma**2
+            largest = per_square * np.maximum(fast.longest, length) * np.maximum(length, 1)
+            if max(largest, length, per_square * fast.longest) < np.finfo(w.dtype).max / _ROOM:
+                return w
+        for row in np.flatnonzero(~np.isfinite(w).all(axis=1)):  # a NaN of the vectors stays one
+            w[row] = self.exact(vectors[row : row + 1])[0, : w.shape[1]]
         return w
 
     def error(self, fast: Fast, lengths: np.ndarray, norms: np.ndarray) -> np.ndarray:
@@ -114,14 +132,15 @@ class Affinities:
         """Return what the fast way needs; ``parts`` makes products in short pieces, for a better bound."""
         shifted = self.anchors.astype(np.float64) - self.origin
         squares = np.einsum("ij,ij->i", shifted, shifted)
-        scaled = shifted * (2 / self.sigma**2)
-        return Fast(
-            np.ascontiguousarray(scaled.T, dtype),
-            (squares / self.sigma**2).astype(dtype),
-            self.mean.astype(dtype),
-            float(np.sqrt(squares.max())) * (1 + 2.0**-40),
-            parts,
-        )
+        with np.errstate(over="ignore"):  # see `mended`
+            scaled = shifted * (2 / self.sigma**2)
+            return Fast(
+                np.ascontiguousarray(scaled.T, dtype),
+                (squares / self.sigma**2).astype(dtype),
+                self.mean.astype(dtype),
+                float(np.sqrt(squares.max())) * (1 + 2.0**-40),
+                parts,
+            )
 
     def exact(self, vectors: np.ndarray) -> np.ndarray:
         """Return the centred affinities by which codes are defined, float64, zero-padded to whole lanes.

@@ -117,7 +117,8 @@ class AffinityEncoder:
             raise ValueError(
                 f"expected finite vectors, but row {row} holds NaN, infinity or too large a number"
             )
-        return self.affinities.of_centred(self._single, rounded, squares), squares
+        w = self.affinities.of_centred(self._single, rounded, squares)
+        return self.affinities.mended(w, self._single, tile, squares), squares
 
     def _encode(self, tile: np.ndarray, start: int, packed: np.ndarray) -> np.ndarray:
         """Write the codes of a tile, and return its fast affinities."""

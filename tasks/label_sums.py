@@ -90,7 +90,9 @@ class LabelSums:
             If no row has a label, or a sum is not finite.
         """
         if not len(state["classes"]):
-            raise ValueError("expected labels of some rows, but all are -1, which means none")
+            raise ValueError(
+                "expected labels of some rows, but all are -1, which means none (as any negative one does)"
+            )
         if not all(np.isfinite(array).all() for array in state.values()):
             raise ValueError("expected finite vectors, but some hold NaN, infinity or huge numbers")
         return state

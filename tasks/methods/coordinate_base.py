@@ -10,8 +10,10 @@ from .base import Front, LinearMethod
 from .checks import check_common, check_count, check_number, check_share
 
 if TYPE_CHECKING:
+    from ..curves import Grid
     from ..protocols import Arrays, DataInfo
 
+_APART = 6.5  # widths at which an affinity is less than 10⁻⁹
 AUTO = 0.2  # of the root mean squared distance of two rows
 
 
@@ -31,6 +33,20 @@ class CoordinateMethod(LinearMethod):
             raise ValueError(f"expected clip to be in [0, 0.5), got {self.clip!r}")
         if self.sigma != "auto":
             check_number(self, "sigma", above=True, optional=False)
+
+    def check_width(self, grid: Grid, n_functions: int) -> None:
+        """Refuse a width that was given and leaves nothing that tells rows apart; `ValueError` says why."""
+        steps = grid.step[grid.varied]
+        if self.sigma == "auto" or not len(steps):
+            return
+        advice = f'the widest coordinate extends over {steps.max() * grid.n_bins:g}: take sigma="auto"'
+        if _APART * float(self.sigma) < steps.min():
+            raise ValueError(
+                f"sigma={self.sigma:g} is so small that bins have no affinity to the next ones; {advice}, or "
+                "more bins"
+            )
+        if not n_functions:
+            raise ValueError(f"sigma={self.sigma:g} is so large that all bins are alike; {advice}")
 
     def wanted_components(self, info: DataInfo) -> int | float:
         """Return ``min(n_bits, d)`` unless told otherwise."""

@@ -159,6 +159,7 @@ class EigenfunctionSSH(CoordinateMethod):
             "eigenvalues": all_values[order],
             "values": np.concatenate(functions)[order],
         }
+        self.check_width(grid, len(order))
         return arrays, {"sigma": sigma, "n_functions": len(order)}
 
     def _solved(self, state: RoundState, sums: Arrays) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:

@@ -96,7 +96,9 @@ class MDSH(CoordinateMethod):
         low, high = grid.quantiles(summary["counts"], self.clip)
         found = _Functions.of(grid, summary["counts"], sigma, self.n_bits + 1)
         chosen = found.products(self.n_bits) if self.products else found.singles(self.n_bits)
-        scalars: dict[str, JSONScalar] = {"sigma": sigma, "n_functions": int(chosen.pop("n_functions"))}
+        n_functions = int(chosen.pop("n_functions"))
+        self.check_width(grid, n_functions)
+        scalars: dict[str, JSONScalar] = {"sigma": sigma, "n_functions": n_functions}
         return {"low": low, "high": high, **chosen}, scalars
 
     def trained(self, state: RoundState) -> bool:

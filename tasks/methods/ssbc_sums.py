@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 AUTO = 1.4  # times the mean distance of a row to the nearest anchor
 _FAR = 16.0  # times the median squared distance from the median: beyond it rows have no say in the origin
+_LEAST_WIDTH = 1e-150
 _SAME = 1e-12  # squared distances up to this share of the lengths' squares are rounding
 
 
@@ -156,7 +157,8 @@ def describe(
     Raises
     ------
     ValueError
-        If ``sigma`` is so small that no affinity is left, or distances overflow.
+        If ``sigma`` is so small that no affinity is left, or so large that all are equal, or distances
+        overflow or underflow.
     """
     anchors = np.ascontiguousarray(sample[is_anchor])
     origin = _middle(sample.astype(np.float64))
@@ -166,12 +168,22 @@ def describe(
     if not np.isfinite(distance):
         raise ValueError("expected finite distances, but squared ones overflow float64; rescale the vectors")
     width = (multiple * distance or 1.0) if isinstance(sigma, str) else sigma
+    if width < _LEAST_WIDTH:
+        raise ValueError(
+            f"expected distances whose squares float64 holds, but rows are {distance:g} from the nearest "
+            "anchor; rescale the vectors"
+        )
     w = _affinities(Affinities(origin, anchors, width, np.zeros(len(anchors))), sample)
     w[own] = 0
     if len(sample) > 1 and not w.any():
         raise ValueError(
             f"sigma={width:g} is so small that no row has an affinity to any anchor but itself; the mean "
             f'distance to the nearest anchor is {distance:g}: take sigma="auto" or a few times that'
+        )
+    if distance and len(anchors) > 1 and _all_one(w, own, sample.dtype):
+        raise ValueError(
+            f"sigma={width:g} is so large that all affinities are 1; the mean distance to the nearest anchor "
+            f'is {distance:g}: take sigma="auto" or a few times that'
         )
     w[own] = 1 if len(sample) == 1 else 0
     mean = w.sum(axis=0) / max(len(sample) - 1, 1) if center else np.zeros(len(anchors))
@@ -200,6 +212,13 @@ def _middle(rows: np.ndarray) -> np.ndarray:
     near = distances <= _FAR * np.median(distances)
     mean = rows[near].mean(axis=0)
     return np.where((rows[near] == rows[near][0]).all(axis=0), rows[near][0], mean)
+
+
+def _all_one(w: np.ndarray, own: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether affinities, but those of anchors to themselves, are 1 as far as rows' type can tell."""
+    others = np.ones(w.shape, bool)
+    others[own] = False
+    return bool((w[others] >= 1 - np.finfo(dtype).eps).all())
 
 
 def _affinities(affinities: Affinities, rows: np.ndarray) -> np.ndarray:

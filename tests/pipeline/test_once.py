@@ -103,9 +103,14 @@ def test_bad_rows_and_parameters_are_refused(tmp_path: Path) -> None:
         ([X[:0]], {}, "at least one row"),
         ([X], {"sketch_rows": "train"}, 'sketch_rows="all"'),
         ([X], {"block_rows": 0}, "block_rows >= 1"),
+        ([X], {"mode": "online"}, "mode='streaming', the only one here"),
     ):
         with pytest.raises(bf.ConfigError, match=message):
             bf.encode_once(blocks, tmp_path / "other", **{**PARAMS, **params})
+    with pytest.raises(bf.DataRefused, match="masked in 1 of 9 rows, first in row 3"):
+        bf.encode_once(
+            [np.ma.masked_array(rows(9), np.arange(54).reshape(9, 6) == 18)], tmp_path / "m", **PARAMS
+        )
     with pytest.raises(bf.DataRefused, match=r"row 5: expected a block of numbers of shape \(n, 6\)"):
         bf.encode_once([rows(5), rows(5)[:, :2]], tmp_path / "third", **PARAMS)
 

@@ -39,6 +39,24 @@ def test_both_ways_give_the_formula() -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1e-100, 1e-42, 1e-30, 1e30, 1e50, 1e100])
+def test_what_over_or_underflows_the_fast_way_is_exact(scale: float, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 6))
+    X[7] *= 1e12
+    expected = plain(X[:20], X, 3.0)
+    anchors = X[:20] * scale
+    affinities = Affinities(anchors[:7].mean(axis=0), anchors, 3.0 * scale, np.full(20, 0.25))
+    found = np.concatenate([tile for _, tile in affinities.tiles(X * scale, dtype)])
+    assert found.dtype == dtype
+    others = np.arange(50) != 7  # which differs from itself by rounding, times 10¹²
+    np.testing.assert_allclose(found[others], expected[others] - 0.25, rtol=0, atol=1e-5)
+    if dtype == "float32":
+        encoder = AffinityEncoder(affinities, np.eye(20)[:, :3])
+        np.testing.assert_allclose(encoder.encode_tile(X * scale)[1][others], found[others], atol=2e-6)
+
+
 def test_the_exponential() -> None:
     x = -np.concatenate([[0.0], np.geomspace(1e-300, 700, 5000), np.linspace(0, 700, 5001)])
     np.testing.assert_allclose(exponential(x), [math.exp(v) for v in x], rtol=9e-16)

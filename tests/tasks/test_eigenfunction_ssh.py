@@ -169,6 +169,10 @@ def test_no_labels_are_an_error_before_anything_is_written(blobs: Any, tmp_path:
         est.fit(X, np.full(600, -1))
     with pytest.raises(ValueError, match="whole numbers"):
         est.fit(X, y + 0.5)
+    with pytest.raises(ValueError, match=r"expected y of shape \(n,\)"):
+        est.fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="so small that bins"):
+        bf.EigenfunctionSSH(n_bits=4, sigma=1e-9).fit(X, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         est.fit(X, y[:-1])
     with pytest.raises(bf.ConfigError, match="a data set brings its own labels"):

@@ -198,3 +198,12 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             MDSH(**params)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("products", [False, True])
+def test_widths_that_leave_nothing_to_tell_rows_apart_are_refused(train: Callable, products: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    for sigma, message in ((1e-5, "so small that bins"), (1e9, "so large that all bins are alike")):
+        with pytest.raises(ValueError, match=message):
+            train(MDSH(8, sigma=sigma, products=products), X)
+    assert train(MDSH(8, sigma=1e-5), np.ones((20, 6)))[-1].scalars["n_functions"] == 0

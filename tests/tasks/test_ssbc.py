@@ -133,6 +133,10 @@ def test_unusual_data_and_parameters(train: Callable, digits: np.ndarray) -> Non
     X = digits[:200]
     with pytest.raises(ValueError, match="so small that no row has an affinity to any anchor but itself"):
         train(SSBC(8, n_anchors=50, sigma=1e-3), X)
+    with pytest.raises(ValueError, match="so large that all affinities are 1"):
+        train(SSBC(8, n_anchors=50, sigma=1e6), X)
+    with pytest.raises(ValueError, match="whose squares float64 holds"):
+        train(SSBC(8, n_anchors=50), X.astype(np.float64) * 1e-160)
     for mode in ("streaming", "online"):
         bad = X.copy()
         bad[150, 3] = np.nan
