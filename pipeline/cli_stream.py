@@ -39,6 +39,10 @@ def stream(
     ended: Annotated[
         bool, typer.Option("--ended", help="The source has ended: take a last chunk that is not full.")
     ] = False,
+    rebase: Annotated[
+        bool,
+        typer.Option("--rebase", help="First code all rows again by the directions that are best now."),
+    ] = False,
     allow_environment_change: Annotated[
         bool,
         typer.Option("--allow-environment-change", help="Go on with other libraries or another processor."),
@@ -70,6 +74,7 @@ def stream(
             vectors=vectors,
             ended=ended,
             follow=follow,
+            rebase=rebase,
             poll=poll,
             should_stop=stop,
             note=output.note,

@@ -93,6 +93,7 @@ def stream(
     vectors: str | None = None,
     ended: bool = False,
     follow: bool = False,
+    rebase: bool = False,
     poll: float = 1.0,
     settle: float = SETTLE,
     should_stop: Callable[[], bool] = never,
@@ -121,6 +122,9 @@ def stream(
     follow : bool
         Wait for more, looking every ``poll`` seconds, until ``should_stop`` says so; otherwise take
         what is there and return.
+    rebase : bool
+        First begin a new version of the codes, as `SSBC.rebase` does, and code all rows so far again.  For
+        when ``monitor["rebase_advised"]``; readers see the old codes until the new ones are committed.
     settle : float, default 2
         Seconds after a change of an array's length before its new rows are taken, for whoever appends
         makes the array longer first and writes then.
@@ -142,6 +146,8 @@ def stream(
         If rows hold NaN or infinity, or a file is damaged; what came before is committed.
     CorruptObject
         If an object of a bucket has changed since its rows were taken.
+    ConfigError
+        If ``rebase`` is asked for before any row is coded.
     ManifestConflict
         If another process codes the same stream.
     """
@@ -167,6 +173,8 @@ def stream(
         with one_blas_thread():
             driver = StreamDriver(directory.path, growing, method, checkpoints, config)
             driver.remove_old_parts()
+            if rebase:
+                driver.rebase()
             while not should_stop():
                 if driver.step(block_rows, ended=ended):
                     if note is not None:

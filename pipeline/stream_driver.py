@@ -13,6 +13,7 @@ from ..storage.parts import Parts, unnamed_parts, without_parts, write_part
 from ..storage.s3_objects import objects_at
 from ..tasks.protocols import RoundState
 from .arrays import finite
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     from ..storage.checkpoints import Checkpoints
@@ -88,6 +89,25 @@ class StreamDriver:
         self.parts = self.parts.followed_by(start, stop, name, provisional=not self.coder.frozen)
         self._commit(stop)
         return True
+
+    def rebase(self) -> None:
+        """Code all rows again by the directions that the sketch has now, and commit that.
+
+        Raises
+        ------
+        ConfigError
+            If nothing is coded yet.
+        """
+        if self.coder is None or not self.n_rows:
+            raise ConfigError(f"{self.path}: no rows are coded yet, there is nothing to rebase")
+        self.coder.rebase()
+        encoder = self.coder.encoder
+        names = {
+            place: self._write(place, encoder.encode(self._rows(start, stop)))
+            for place, (start, stop, _) in enumerate(self.parts.table.tolist())
+        }
+        self.parts = self.parts.settled(names, provisional=not self.coder.frozen)
+        self._commit(self.n_rows)
 
     def remove_old_parts(self) -> None:
         """Remove codes that no round names: a killed driver's, or superseded ones, after an hour."""

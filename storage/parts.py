@@ -80,10 +80,10 @@ class Parts:
         for place in np.flatnonzero(self.table[:, 2]).tolist():
             yield place, int(self.table[place, 0]), int(self.table[place, 1])
 
-    def settled(self, names: Mapping[int, str]) -> Parts:
-        """Return the same rows with final codes, under new names where they were coded again."""
+    def settled(self, names: Mapping[int, str], *, provisional: bool = False) -> Parts:
+        """Return the same rows with final codes, or all provisional, under new names where coded again."""
         table = self.table.copy()
-        table[:, 2] = 0
+        table[:, 2] = provisional
         return Parts(table, tuple(names.get(place, name) for place, name in enumerate(self.names)))
 
     def followed_by(self, start: int, stop: int, name: str, *, provisional: bool) -> Parts:

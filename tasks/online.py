@@ -147,13 +147,14 @@ class OnlineCoder:
             self._take(part)
 
     def rebase(self) -> None:
-        """Begin a new major version with the directions of the sketch as they are."""
+        """Begin a new major version with the directions of the sketch as they are, frozen if that will do."""
         if len(self.pending):
             self._learn(self._encoder.affinities_of(self.pending))
         vectors, values = self._directions()
         self._set(self._filled(vectors), major=True)
         self.monitor = Monitor(self.sketch.n_samples_seen_, self._predict(values))
-        self.shadow, self.n_frozen, self.n_doubled = self.projection, -1, self.sketch.n_samples_seen_
+        self.shadow, self.n_doubled = self.projection, self.sketch.n_samples_seen_
+        self.n_frozen = self.n_rows if self.monitor.predicted_flips < self.flip_limit else -1
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, JSONScalar]]:
         """Return everything it is but its parameters: arrays, and scalars."""

@@ -69,9 +69,9 @@ def test_a_rebase_begins_new_codes() -> None:
     copied = pickle.loads(pickle.dumps(est))
     for each in (est, copied):
         each.rebase()
-        assert each.n_frozen_ == -1
-        each.partial_fit(X)
-        assert each.n_frozen_ > 0
+        assert each.n_frozen_ == 3000
+        codes, _ = each.partial_fit_encode(X)
+        np.testing.assert_array_equal(codes, each.encode(X))
     assert est.model_.digest == copied.model_.digest != before
     for other in (bf.SSBC(**PARAMS), bf.SSBC(**PARAMS, mode="online")):
         with pytest.raises(ValueError, match="nothing to rebase"):

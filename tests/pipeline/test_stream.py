@@ -226,6 +226,35 @@ def test_followers_wait_for_what_is_not_there_and_for_nothing_else(tmp_path: Pat
         bf.stream(tmp_path / "in.zarr", tmp_path / "other", follow=True, poll=0.01, **PARAMS)
 
 
+def test_a_rebase_codes_all_rows_again_by_the_directions_of_now(tmp_path: Path) -> None:
+    X, source, dest = rows(), tmp_path / "in.zarr", tmp_path / "stream"
+    X = X[np.argsort(X[:, 0], kind="stable")]  # the first rows are of one side
+    append(source, X[:1024])
+    arguments = ["stream", str(source), str(dest), "--n-bits", "8", "--set", "n_anchors=60", "--rebase"]
+    early = CliRunner().invoke(app, [*arguments, "--first-rows", "300", "--block-rows", "200"])
+    assert early.exit_code == 2
+    assert "nothing to rebase" in early.output
+    before = bf.stream(source, dest, **PARAMS)
+    old = before.codes()
+    est = bf.SSBC(n_bits=8, n_anchors=60, mode="online", random_state=0)
+    est.partial_fit(X[:300])
+    method = est.model_.method
+    coder = method.coder(method.begun(X[:300], 0))
+    coder.encode_next(X[:1024])
+    coder.rebase()
+    done = CliRunner().invoke(app, [*arguments, "--first-rows", "300", "--block-rows", "200"])
+    assert done.exit_code == 0, done.output
+    found = bf.open_stream(dest)
+    np.testing.assert_array_equal(found.codes(), coder.encoder.encode(X[:1024]))
+    assert (found.codes() != old).any()
+    assert found.n_provisional == (0 if coder.frozen else 1024)
+    append(source, X[1024:])
+    found = bf.stream(source, dest, ended=True, **PARAMS)
+    coder.encode_next(X[1024:])
+    np.testing.assert_array_equal(found.codes(), coder.encoder.encode(X))
+    assert found.n_provisional == 0
+
+
 def test_what_does_not_fit_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     X, source, dest = rows(), tmp_path / "in.zarr", tmp_path / "stream"
     append(source, X[:640])

@@ -162,7 +162,14 @@ def test_drift_is_noticed_and_a_rebase_begins_a_new_version() -> None:
     assert c.monitor.drift_alarm
     np.testing.assert_array_equal(c.projection, before)
     c.rebase()
-    assert (c.major, c.minor, c.frozen) == (1, 0, False)
+    assert (c.major, c.minor) == (1, 0)
+    assert c.monitor.predicted_flips < c.flip_limit
+    assert c.n_frozen == c.n_rows == 7500
+    early = coder()
+    early.push(quiet[:32])
+    early.rebase()
+    assert early.monitor.predicted_flips > c.flip_limit
+    assert (early.major, early.frozen) == (1, False)
     assert mixing_index(c.sketch.components_, c.sketch.energies_, c.projection) == pytest.approx(1)
 
 
