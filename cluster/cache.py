@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..tasks.protocols import BlockPair, RowRange
+from .ahead import ReadAhead, widened
 from .fold import load_state
 
 if TYPE_CHECKING:
@@ -48,15 +49,21 @@ class BlockCache:
 
     A plain least-recently-used cache that is a little too small for a pass has lost every block before it is
     wanted again.  This one keeps what it has: a block makes room only when a whole pass has gone by without
-    it.  Only row ranges are kept, and only of readers that name their content by a ``digest``.
+    it.  Only row ranges are kept, and only of readers that name their content by a ``digest``: of data that
+    has been replaced, nothing is ever found.
+
+    Where the reader can `fetch` blocks as they are stored (half as many bytes for float16, a quarter for
+    uint8), these are kept, and widened each time that they are asked for.
 
     Parameters
     ----------
     limit : int
         Bytes of all blocks together.
+    ahead : int
+        Blocks that are read ahead at a time, each in a thread of its own; they come on top of the limit.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, ahead: int = 0) -> None:
         self.limit = limit
         self.n_bytes = 0
         self.hits = 0
@@ -64,6 +71,7 @@ class BlockCache:
         self._lock = threading.Lock()
         self._pass = 0
         self._pass_name = ""
+        self._coming = ReadAhead(ahead)
 
     def read(self, reader: BlockReader, address: BlockAddress, pass_name: str) -> Any:
         """Return the block (or pair of blocks), from memory if it is there.
@@ -79,26 +87,39 @@ class BlockCache:
             return self.read(reader, address.left, pass_name), self.read(reader, address.right, pass_name)
         if not isinstance(address, RowRange) or not getattr(reader, "digest", None):
             return reader.read(address)
-        key = (reader, address)
         with self._lock:
             self._enter(pass_name)
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.last_pass = self._pass
-                self._entries.move_to_end(key)
-                self.hits += 1
-                return entry.block
-        block = reader.read(address)
-        with self._lock:
-            self._keep(key, block)
-        return block
+            kept = self._find(reader, address)
+        if kept is None:
+            kept = self._coming.take(reader, address)
+            with self._lock:
+                self._keep((reader, address), kept)
+        return widened(reader, kept)
+
+    def read_ahead(self, reader: BlockReader, address: BlockAddress) -> None:
+        """Begin to read a block that will be asked for; does nothing where that is of no use."""
+        if isinstance(address, RowRange) and getattr(reader, "digest", None):
+            with self._lock:
+                wanted = (reader, address) not in self._entries
+            if wanted:
+                self._coming.begin(reader, address)
 
     def give_up(self) -> None:
-        """Drop all blocks, and keep half as many from now on: memory has run short."""
+        """Drop all blocks, keep half as many from now on and read none ahead: memory has run short."""
+        self._coming.close()
         with self._lock:
             self._entries.clear()
             self.n_bytes = 0
             self.limit //= 2
+
+    def _find(self, reader: BlockReader, address: RowRange) -> Any:
+        entry = self._entries.get((reader, address))
+        if entry is None:
+            return None
+        entry.last_pass = self._pass
+        self._entries.move_to_end((reader, address))
+        self.hits += 1
+        return entry.block
 
     def _enter(self, pass_name: str) -> None:
         if pass_name != self._pass_name:

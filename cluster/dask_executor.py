@@ -222,11 +222,15 @@ def _stream(
     most = min(MAX_LEAVES_PER_TASK, _most_addresses(addresses))
     size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most)
     spans = list(tree.subtrees(len(addresses), size))
-    placement = Placement([_position(reader, addresses, span) for span in spans], _slots(threads))
+    placement = Placement(
+        [_position(reader, addresses, span) for span in spans], _slots(threads), IN_FLIGHT_PER_THREAD
+    )
     homes: dict[Future, tuple[tree.Span, str]] = {}
     while True:
         for number, where in placement.take():
-            piece = _piece(addresses, spans[number])
+            following = placement.following(number)
+            ahead = None if following is None else addresses[spans[following].start]
+            piece = _piece(addresses, spans[number], ahead)
             homes[submit(piece, where)] = (piece.span, where)
         if not homes:
             return
@@ -242,8 +246,9 @@ def _pieces(addresses: Sequence[BlockAddress], size: int) -> Iterator[Piece]:
     return (_piece(addresses, span) for span in tree.subtrees(len(addresses), size))
 
 
-def _piece(addresses: Sequence[BlockAddress], span: tree.Span) -> Piece:
-    piece = Piece(span, tuple(addresses[span.start : span.stop]))
+def _piece(addresses: Sequence[BlockAddress], span: tree.Span, ahead: BlockAddress | None = None) -> Piece:
+    following = ahead if isinstance(ahead, RowRange) else None  # all that can be read ahead, and small
+    piece = Piece(span, tuple(addresses[span.start : span.stop]), following)
     ensure_small({"address": piece})
     return piece
 

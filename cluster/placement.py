@@ -23,9 +23,13 @@ class Placement:
     workers : mapping of str to int
         Worker address -> pieces that it may have in flight; the order decides who gets which rows.  At least
         one.
+    waiting : int
+        Of as many in flight, one is at work and the others wait.
     """
 
-    def __init__(self, positions: Sequence[float], workers: Mapping[str, int]) -> None:
+    def __init__(self, positions: Sequence[float], workers: Mapping[str, int], waiting: int = 2) -> None:
+        self._waiting = waiting
+        self._following: dict[int, int] = {}
         self._queues: dict[str, deque[int]] = {worker: deque() for worker in workers}
         self._slots = dict(workers)
         self._in_flight = dict.fromkeys(workers, 0)
@@ -49,6 +53,7 @@ class Placement:
             before = len(taken)
             for worker, slots in self._slots.items():
                 if self._in_flight[worker] < slots and (piece := self._next(worker)) is not None:
+                    self._note_following(piece, worker, slots)
                     self._in_flight[worker] += 1
                     self._n_left -= 1
                     taken.append((piece, worker))
@@ -56,9 +61,18 @@ class Placement:
                 break
         return taken
 
+    def following(self, piece: int) -> int | None:
+        """Return, once, what the worker of a piece just taken is likely to begin after it."""
+        return self._following.pop(piece, None)
+
     def done(self, worker: str) -> None:
         """Tell that a piece meant for ``worker`` is done, wherever it was computed."""
         self._in_flight[worker] -= 1
+
+    def _note_following(self, piece: int, worker: str, slots: int) -> None:
+        own, at_work = self._queues[worker], max(1, slots // self._waiting)
+        if len(own) >= at_work:
+            self._following[piece] = own[at_work - 1]
 
     def _next(self, worker: str) -> int | None:
         own = self._queues[worker]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import tree
+from .ahead import reading
 from .fold import is_sequential, load_state, sum_in_order, sum_node
 from .threads import one_blas_thread
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class SerialExecutor:
     """Runs everything here and now; what any other executor returns is judged by it.
 
-    Holds one block and at most one accumulator state per level of the tree.
+    Holds one block, the next as it is stored, and at most one accumulator state per level of the tree.
     """
 
     def reduce(
@@ -33,13 +34,13 @@ class SerialExecutor:
     ) -> dict[str, np.ndarray]:
         """Return the finalized sum over all addresses; of no addresses, the finalized neutral element."""
         tree.check(len(addresses), fan_in)
-        with one_blas_thread():
+        with one_blas_thread(), reading(reader, addresses) as read:
             accumulator = program.accumulator(load_state(reference))
             if not addresses or is_sequential(accumulator):
-                state = sum_in_order(accumulator, reader.read, addresses, accumulator.init())
+                state = sum_in_order(accumulator, read, addresses, accumulator.init())
             else:
                 root = tree.Span(0, len(addresses))
-                state = sum_node(accumulator, reader.read, addresses, root, fan_in)
+                state = sum_node(accumulator, read, addresses, root, fan_in)
             return accumulator.finalize(state)
 
     def map(
@@ -50,6 +51,6 @@ class SerialExecutor:
         reference: StateReference,
     ) -> list[dict[str, Any]]:
         """Run ``function(state, block)`` on each address; results in the order of the addresses."""
-        with one_blas_thread():
+        with one_blas_thread(), reading(reader, addresses) as read:
             state = load_state(reference)
-            return [function(state, reader.read(address)) for address in addresses]
+            return [function(state, read(address)) for address in addresses]

@@ -57,10 +57,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Piece:
-    """One task's share: the addresses of the leaves of ``span``, in order."""
+    """One task's share: the addresses of the leaves of ``span``, in order.
+
+    ``following`` is the block that the same worker is likely to need next; it may be read meanwhile.
+    """
 
     span: Span
     addresses: tuple[BlockAddress, ...]
+    following: BlockAddress | None = None
 
 
 def probe(work: Work) -> bool:
@@ -72,7 +76,7 @@ def probe(work: Work) -> bool:
 def sum_piece(work: Work, piece: Piece, fan_in: int) -> State:
     """Return the state of the tree's node ``piece.span``."""
     with _accumulating(work) as accumulator:
-        return sum_node(accumulator, _Reader(work), piece.addresses, piece.span, fan_in)
+        return sum_node(accumulator, _Reader(work, piece), piece.addresses, piece.span, fan_in)
 
 
 def merge_parts(work: Work, *parts: State) -> State:
@@ -88,7 +92,7 @@ def continue_in_order(work: Work, piece: Piece, *before: State) -> State:
     """Fold a sequential accumulator over one more stretch of blocks."""
     with _accumulating(work) as accumulator:
         state = _own(before[0]) if before else accumulator.init()
-        return sum_in_order(accumulator, _Reader(work), piece.addresses, state)
+        return sum_in_order(accumulator, _Reader(work, piece), piece.addresses, state)
 
 
 def finish(work: Work, *root: State) -> State:
@@ -100,7 +104,7 @@ def finish(work: Work, *root: State) -> State:
 def map_piece(work: Work, piece: Piece) -> list[dict[str, Any]]:
     """Run a block function on each address of the piece."""
     with _computing(work) as state:
-        read = _Reader(work)
+        read = _Reader(work, piece)
         return [work.program(state, read(address)) for address in piece.addresses]
 
 
@@ -129,13 +133,18 @@ def _accumulating(work: Work) -> Iterator[Accumulator]:
 
 
 class _Reader:
-    """Reads a round's blocks through this process's cache."""
+    """Reads a piece's blocks through this process's cache, and begins with the next one meanwhile."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, piece: Piece) -> None:
         self._reader, self._pass_name = work.reader, work.reference.key
+        self._following = iter((*piece.addresses[1:], piece.following))
 
     def __call__(self, address: BlockAddress) -> Any:
-        return _blocks().read(self._reader, address, self._pass_name)
+        block = _blocks().read(self._reader, address, self._pass_name)
+        following = next(self._following, None)
+        if following is not None:
+            _blocks().read_ahead(self._reader, following)
+        return block
 
 
 def _own(state: State) -> State:
@@ -160,7 +169,17 @@ def cache_bytes(memory_limit: int) -> int:
 
 @cache
 def _blocks() -> BlockCache:
-    return BlockCache(cache_bytes(_memory_limit()))
+    return BlockCache(cache_bytes(_memory_limit()), ahead=_n_threads())
+
+
+def _n_threads() -> int:
+    """Return how many tasks this worker runs at a time."""
+    from distributed import get_worker
+
+    try:
+        return int(get_worker().state.nthreads)
+    except ValueError:
+        return 0
 
 
 def _memory_limit() -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cluster.ahead import fetched
 from ..cluster.threads import one_blas_thread
 from ..cluster.tree import depth
 from ..cluster.worker import cache_bytes
@@ -42,11 +43,12 @@ class Needs:
     Attributes
     ----------
     task_bytes : int
-        One task: its block, what the method computes with it, and its share of the sums in flight.
+        One task: its block, what the method computes with it, its share of the sums in flight, and the next
+        block, as it is stored.
     driver_bytes : int
         The step between two rounds.
     data_bytes : int
-        All blocks, of which a worker keeps what fits.
+        All blocks as they are stored, of which a worker keeps what fits.
     """
 
     task_bytes: int
@@ -94,7 +96,14 @@ def rehearse(method: Method, reader: BlockReader, plan: LeafPlan, seed: int) -> 
             except Exception:  # a method may refuse what one block gives: then this is all we know
                 break
             task, driver = max(task, of_task), max(driver, of_driver)
-    return Needs(int(MARGIN * task), int(MARGIN * driver), plan.n_rows * row_bytes)
+    ahead = _stored_bytes(reader, plan)
+    data_bytes = ahead * plan.n_rows // max(1, min(plan.block_rows, plan.n_rows))
+    return Needs(int(MARGIN * (task + ahead)), int(MARGIN * driver), data_bytes)
+
+
+def _stored_bytes(reader: BlockReader, plan: LeafPlan) -> int:
+    """Return what one block takes while it waits for its turn, or for the next round."""
+    return int(fetched(reader, plan.leaf(0)).vectors.nbytes)
 
 
 def _rehearse_round(

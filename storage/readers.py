@@ -66,21 +66,34 @@ class DatasetReader:
         """Return the block at an address (``start, stop`` or ``rows``), or two for ``left, right``."""
         if hasattr(address, "left"):
             return self.read(address.left), self.read(address.right)
-        vectors = stored_array(self.path, self.digest, "vectors")
-        labels = stored_array(self.path, self.digest, "label", LABEL_DTYPES) if self.has_labels else None
         if hasattr(address, "rows"):
+            vectors, labels = self._arrays()
             rows = row_numbers(address.rows, self.n_rows)
             return StoredBlock(
                 rows,
                 in_memory(vectors.take(rows), self.dtype),
                 None if labels is None else labels.take(rows),
             )
+        return self.widen(self.fetch(address))
+
+    def fetch(self, address: Any) -> StoredBlock:
+        """Return the block of a row range with its vectors as they are stored."""
         start, stop = row_range(address, self.n_rows)
+        vectors, labels = self._arrays()
         return StoredBlock(
             np.arange(start, stop, dtype=np.int64),
-            in_memory(vectors.rows(start, stop), self.dtype),
+            vectors.rows(start, stop),
             None if labels is None else labels.rows(start, stop),
         )
+
+    def widen(self, block: StoredBlock) -> StoredBlock:
+        """Return a fetched block with its vectors as `read` returns them."""
+        return StoredBlock(block.rows, in_memory(block.vectors, self.dtype), block.labels)
+
+    def _arrays(self) -> tuple[CheckedArray, CheckedArray | None]:
+        vectors = stored_array(self.path, self.digest, "vectors")
+        labels = stored_array(self.path, self.digest, "label", LABEL_DTYPES) if self.has_labels else None
+        return vectors, labels
 
 
 @dataclass(frozen=True, eq=False)

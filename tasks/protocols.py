@@ -239,7 +239,12 @@ class Method(Protocol):
 
 
 class BlockReader(Protocol):
-    """Reads blocks on a worker; small and picklable (a path and a few numbers) unless data is in memory."""
+    """Reads blocks on a worker; small and picklable (a path and a few numbers) unless data is in memory.
+
+    A reader of stored data may also have ``digest``, which names the content and lets workers keep blocks,
+    and the two halves of ``read``: ``fetch(address)`` reads a row range as it is stored, in a thread beside
+    the one that computes, and ``widen(block)`` makes of that what ``read`` returns.
+    """
 
     @property
     def n_rows(self) -> int:

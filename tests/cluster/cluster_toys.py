@@ -5,9 +5,11 @@ An ordinary module, unlike test modules: ``conftest.py`` puts its folder on the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -394,3 +396,28 @@ class Rows:
 def raise_timeout():
     """A task that fails with what waiting for it could raise as well."""
     raise TimeoutError("of my own")
+
+
+@dataclass(frozen=True)
+class Halves(Formula):
+    """Rows that are stored as float16; `fetch` and `widen` are the halves of `read`."""
+
+    digest: str = "halves"
+    folder: str = ""
+    kills: bool = False
+
+    def read(self, address):
+        return self.widen(self.fetch(address))
+
+    def fetch(self, address):
+        thread = threading.current_thread().name
+        if self.folder:
+            (Path(self.folder) / f"fetch-{address.start}-{thread}-{time.monotonic_ns()}").touch()
+        if self.kills and thread.startswith("bitfleet-ahead"):
+            with contextlib.suppress(FileExistsError), (Path(self.folder) / "died").open("x"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        block = super().read(address)
+        return Block(block.rows, block.vectors.astype(np.float16))
+
+    def widen(self, block):
+        return Block(block.rows, block.vectors.astype(np.float32))

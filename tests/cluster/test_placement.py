@@ -51,6 +51,16 @@ def test_newcomers_help_and_the_work_of_the_dead_is_done():
     assert placement.take() == []
 
 
+def test_it_tells_which_rows_a_worker_will_want_next():
+    placement = Placement(even(8), {"a": 2, "b": 4}, waiting=2)
+    taken = placement.take()
+    assert sorted(taken) == [(0, "a"), (1, "a"), (4, "b"), (5, "b"), (6, "b"), (7, "b")]
+    # a works on one piece at a time, b on two
+    following = {piece: placement.following(piece) for piece, _ in taken}
+    assert following == {0: 1, 1: 2, 4: 6, 5: 7, 6: None, 7: None}
+    assert placement.following(0) is None  # told once
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.floats(0, 1), max_size=60),
