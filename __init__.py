@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .pipeline.model import Model, load
     from .pipeline.once import encode_once
     from .pipeline.packed_sets import pack_active, unpack_active
+    from .pipeline.plan import plan
     from .pipeline.refine import fit_decoder
     from .pipeline.search import projections, search
     from .pipeline.spherical_hamming import spherical_hamming
@@ -131,6 +132,7 @@ __all__ = [
     "open_dataset",
     "open_stream",
     "pack_active",
+    "plan",
     "projections",
     "resume",
     "search",
@@ -159,6 +161,7 @@ _HOME = {
     ".pipeline.export": ("export",),
     ".pipeline.evaluate": ("evaluate",),
     ".pipeline.model": ("Model", "load"),
+    ".pipeline.plan": ("plan",),
     ".pipeline.refine": ("fit_decoder",),
     ".pipeline.code_index": ("CodeIndex",),
     ".pipeline.distortion": ("max_distortion",),

@@ -20,6 +20,7 @@ from .embedded import ensure_small
 from .errors import ClusterError, ClusterLost
 from .placement import Placement
 from .session import RESUME, Session, Stranded, list_workers, reaching
+from .sizes import MAX_LEAVES_PER_TASK, leaves_per_task
 from .worker import Piece, Work
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_LEAVES_PER_TASK = 64  # what is computed again when a worker dies
 ADDRESS_BYTES_PER_TASK = 200_000
 BYTES_PER_ADDRESS, BYTES_PER_INDEX = 50, 5  # pickled, at most
-MIN_TASKS_PER_THREAD = 8  # below, tasks of several leaves would leave workers idle at the end
 IN_FLIGHT_PER_THREAD = 2  # one at work, one ready
 ANYWHERE = ""  # where pieces are sent while there is no worker
 
@@ -167,15 +166,6 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
                 f"worker {address} cannot run bitfleet ({env}). Install the driver's packages there."
             ) from env
         fingerprint.check(expected, env, f"worker {address}")
-
-
-def leaves_per_task(n_leaves: int, n_threads: int, fan_in: int, most: int = MAX_LEAVES_PER_TASK) -> int:
-    """Return how many leaves, a power of the fan-in, one task adds up; decides nothing but who works when."""
-    largest = min(most, n_leaves // (MIN_TASKS_PER_THREAD * max(1, n_threads)))
-    size = 1
-    while size * fan_in <= largest:
-        size *= fan_in
-    return size
 
 
 def _add_in_tree(session: Session, work: Work, addresses: Sequence[BlockAddress], fan_in: int) -> Future:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from . import cli_data, cli_jobs, cli_sweep
+from . import cli_data, cli_jobs, cli_plan, cli_sweep
 from .cli_output import Output, verb
 from .cli_place import Insecure, address
 
@@ -222,7 +222,7 @@ def _options(
 
 
 _VERBS: tuple[Callable[..., Any], ...] = (
-    cli_data.ingest, train, resume, run_, *cli_jobs.VERBS, cli_sweep.sweep, *cli_data.VERBS,
+    cli_data.ingest, train, resume, run_, cli_plan.plan, *cli_jobs.VERBS, cli_sweep.sweep, *cli_data.VERBS,
 )  # fmt: skip
 for _verb in _VERBS:
     verb(app, _verb)

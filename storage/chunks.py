@@ -85,6 +85,13 @@ def require_chunks(path: Place, layout: ArrayLayout, start: int, stop: int) -> N
     each(path, require, files)
 
 
+def stored_bytes(path: Place) -> int:
+    """Return the size of all files below an array's folder."""
+    return sum(
+        os.stat(os.fspath(path / name)).st_size if size is None else size for name, size in _files(path)
+    )
+
+
 def _files(path: Place) -> Iterator[tuple[str, int | None]]:
     """Yield all files below a folder by relative name, with their sizes if these are known; refuse links."""
     if isinstance(path, ObjectPath):

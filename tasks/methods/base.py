@@ -198,6 +198,20 @@ class LinearMethod:
             return ProjectionEncoder(front.mean, weights, n_active)
         return ProjectionEncoder.from_factors(front.mean, front.components, weights, n_active)
 
+    def flop(self, state: RoundState) -> int | None:
+        """Return the floating-point operations of the next round's matrix products with one row.
+
+        None where the method does not count them.
+        """
+        if not _is_first_pass(state):
+            return self.train_flop(state)
+        info = data_info(state)
+        return info.n_features * (2 * info.n_features if self.needs_covariance(info) else 1)
+
+    def train_flop(self, state: RoundState) -> int | None:
+        """Return what `flop` returns for a training round."""
+        return None
+
     # private -------------------------------------------------------------------------------------------
 
     def _begin(self, state: RoundState, moments: Arrays | None, round: int) -> RoundState:

@@ -98,6 +98,10 @@ class ITQ(LinearMethod):
         """Return ``n_iter``."""
         return self.n_iter
 
+    def train_flop(self, state: RoundState) -> int:
+        """Count the products with components and rotation, and the correlation."""
+        return 2 * state.arrays["components"].size + 4 * state.arrays["weights"].size
+
     def _loss(self, summary: Arrays, rotation: np.ndarray) -> float:
         agreement = float(np.sum(rotation * summary["correlation"]))
         return self.n_bits + (float(summary["square"]) - 2 * agreement) / int(summary["count"])

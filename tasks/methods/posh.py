@@ -217,6 +217,12 @@ class POSH(LinearMethod):
             return self._n_epochs
         return sum(len(self._steps(state, plan, epoch)) for epoch in range(self._n_epochs))
 
+    def train_flop(self, state: RoundState) -> int:
+        """Count the products with components and weights, and the sum of winners."""
+        weights, components = state.arrays["weights"], state.arrays.get("components")
+        reduced = 0 if components is None else 2 * components.size
+        return int(reduced + 2 * weights.size + 2 * self.n_active * weights.shape[1])
+
     def encoder(self, state: RoundState) -> Encoder:
         """Return the encoder of a finished state."""
         return encoder_of(self, state, super().encoder(state))

@@ -10,11 +10,12 @@ import cluster_toys as toys
 import numpy as np
 import pytest
 from bitfleet.cluster import worker
-from bitfleet.cluster.dask_executor import DaskExecutor, check_workers, leaves_per_task
+from bitfleet.cluster.dask_executor import DaskExecutor, check_workers
 from bitfleet.cluster.embedded import MAX_EMBEDDED_BYTES
 from bitfleet.cluster.errors import ClusterError, ClusterLost, GraphTooLarge
 from bitfleet.cluster.launch import connect
 from bitfleet.cluster.serial import SerialExecutor
+from bitfleet.cluster.sizes import leaves_per_task
 from bitfleet.cluster.tree import Span
 from bitfleet.tasks.protocols import BlockPair, RoundState, RowIndices, RowRange
 from distributed import Client, Future

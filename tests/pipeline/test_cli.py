@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VERBS = [
     "ingest", "train", "resume", "encode", "fit-decoder", "index", "search", "describe", "evaluate",
-    "distortion", "sweep",
+    "distortion", "sweep", "plan",
     "stream", "run", "submit", "status", "watch", "cancel", "inspect", "verify", "clean", "report", "demo",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
