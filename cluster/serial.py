@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import tree
 from .ahead import reading
 from .fold import is_sequential, load_state, sum_in_order, sum_node
+from .prepared import Kept
 from .threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ class SerialExecutor:
     """Runs everything here and now; what any other executor returns is judged by it.
 
     Holds one block, the next as it is stored, and at most one accumulator state per level of the tree.
+    Of rows in memory, it also holds what an accumulator prepares of them once for many rounds.
     """
+
+    def __init__(self) -> None:
+        self._kept = Kept()
 
     def reduce(
         self,
@@ -40,7 +45,8 @@ class SerialExecutor:
                 state = sum_in_order(accumulator, read, addresses, accumulator.init())
             else:
                 root = tree.Span(0, len(addresses))
-                state = sum_node(accumulator, read, addresses, root, fan_in)
+                adding, prepared = self._kept.split(accumulator, reader, read)
+                state = sum_node(adding, prepared, addresses, root, fan_in)
             return accumulator.finalize(state)
 
     def map(

@@ -138,6 +138,9 @@ class Accumulator(Protocol):
     ``merge(left, right)`` is called with the earlier rows on the left and may reuse its arguments' memory;
     ``update`` may reuse ``state`` but never changes the block.  If ``sequential`` is true there is no merge:
     one task folds ``update`` over all blocks in order.
+
+    It may also have ``prepare(block)``, ``add(state, prepared)`` and ``prepared_by``: the halves of
+    ``update``, of which the first, as long as ``prepared_by`` is equal, returns the same in every round.
     """
 
     sequential: ClassVar[bool] = False

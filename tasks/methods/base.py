@@ -34,7 +34,7 @@ from ..random import check_seed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_TILE_ROWS = 1024
+TILE_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Front:
     def tiles(self, vectors: np.ndarray, dtype: type[np.floating[Any]]) -> Iterator[np.ndarray]:
         """Yield the rows' coordinates, a fixed number of rows at a time, as new arrays of ``dtype``."""
         components = None if self.components is None else self.components.astype(dtype)
-        for start in range(0, len(vectors), _TILE_ROWS):
-            rows = np.subtract(vectors[start : start + _TILE_ROWS], self.mean, dtype=np.float64)
+        for start in range(0, len(vectors), TILE_ROWS):
+            rows = np.subtract(vectors[start : start + TILE_ROWS], self.mean, dtype=np.float64)
             rows = rows.astype(dtype, copy=False)
             yield rows if components is None else rows @ components
 

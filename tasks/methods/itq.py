@@ -23,10 +23,12 @@ import numpy as np
 from ..procrustes import orthogonal_factor, random_orthonormal
 from ..random import stream
 from ..sums import Sums, refuse_infinite
-from .base import Front, LinearMethod, front_of, integer
+from .base import TILE_ROWS, Front, LinearMethod, front_of, integer
 from .checks import check_common, check_count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..protocols import Accumulator, Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState
 
 
@@ -76,7 +78,7 @@ class ITQ(LinearMethod):
 
     def train_accumulator(self, state: RoundState) -> Accumulator:
         """Add up ``Vᵀ sign(V R)``."""
-        return Correlation(front_of(state), state.arrays["weights"])
+        return Projected(front_of(state), state.arrays["weights"])
 
     def train_advance(
         self, state: RoundState, summary: Arrays
@@ -124,12 +126,17 @@ class Correlation(Sums):
 
     def update(self, state: dict[str, np.ndarray], block: Block) -> dict[str, np.ndarray]:
         """Add the rows of one block."""
+        return self._add(state, self.front.tiles(self.coordinates(block), np.float64), len(block.rows))
+
+    def _add(
+        self, state: dict[str, np.ndarray], tiles: Iterable[np.ndarray], n: int
+    ) -> dict[str, np.ndarray]:
         correlation, square = state["correlation"].copy(), float(state["square"])
-        for rows in self.front.tiles(self.coordinates(block), np.float64):
+        for rows in tiles:
             codes = np.where(rows @ self.rotation >= 0, 1.0, -1.0)
             correlation += rows.T @ codes
             square += float(np.einsum("ij,ij->", rows, rows))
-        count = state["count"] + len(block.rows)
+        count = state["count"] + n
         return {
             "correlation": correlation,
             "square": np.array(square),
@@ -144,3 +151,27 @@ class Correlation(Sums):
         """Return the sums; refuse what is not finite."""
         refuse_infinite(state, "square")
         return state
+
+
+class Projected(Correlation):
+    """The same, of rows whose coordinates can be kept from round to round: the rotation alone changes."""
+
+    @property
+    def prepared_by(self) -> tuple[bytes, bytes]:
+        """What the coordinates depend on beside the block."""
+        components = self.front.components
+        return self.front.mean.tobytes(), b"" if components is None else components.tobytes()
+
+    def prepare(self, block: Block) -> np.ndarray:
+        """Return the coordinates of a block, float64, shape (m, r)."""
+        coordinates = np.empty((len(block.rows), self.front.n_outputs))
+        start = 0
+        for rows in self.front.tiles(block.vectors, np.float64):
+            coordinates[start : start + len(rows)] = rows
+            start += len(rows)
+        return coordinates
+
+    def add(self, state: dict[str, np.ndarray], prepared: np.ndarray) -> dict[str, np.ndarray]:
+        """Add rows by their coordinates, in the tiles in which `update` adds them."""
+        starts = range(0, len(prepared), TILE_ROWS)
+        return self._add(state, (prepared[i : i + TILE_ROWS] for i in starts), len(prepared))

@@ -10,7 +10,11 @@ import pytest
 import threadpoolctl
 from bitfleet.cluster.serial import SerialExecutor
 from bitfleet.cluster.threads import one_blas_thread
-from bitfleet.tasks.protocols import BlockPair, Executor, RoundState, RowIndices, RowRange
+from bitfleet.pipeline.train import train
+from bitfleet.storage.memory import MemoryCheckpoints
+from bitfleet.storage.readers import ArrayReader
+from bitfleet.tasks.methods.itq import ITQ, Projected
+from bitfleet.tasks.protocols import BlockPair, Executor, LeafPlan, RoundState, RowIndices, RowRange
 
 EXECUTOR = SerialExecutor()
 
@@ -179,3 +183,35 @@ def test_a_thread_that_controls_blas_elsewhere_does_not_defeat_the_limit():
         thread.join()
         assert inside == [1]
         assert toys.blas_threads() == before
+
+
+class TestWhatNeedNotBeComputedAgain:
+    def fit(self, executor, method, vectors):
+        reader, plan = ArrayReader(vectors), LeafPlan(len(vectors), 600)
+        return train(method, reader, executor, MemoryCheckpoints(), plan, 0)
+
+    def test_kept_coordinates_give_the_bits_of_computed_ones(self, blobs, monkeypatch):
+        vectors = np.vstack([blobs[0]] * 4)[:2311].astype(np.float32)
+        kept = self.fit(SerialExecutor(), ITQ(n_bits=8, n_iter=4), vectors)
+        monkeypatch.delattr(Projected, "prepare")
+        computed = self.fit(SerialExecutor(), ITQ(n_bits=8, n_iter=4), vectors)
+        assert kept.arrays["weights"].tobytes() == computed.arrays["weights"].tobytes()
+        assert kept.scalars == computed.scalars
+
+    def test_each_block_is_projected_once_and_anew_for_other_components(self, blobs, monkeypatch):
+        projected, plain = [], Projected.prepare
+        monkeypatch.setattr(
+            Projected, "prepare", lambda self, block: projected.append(len(block.rows)) or plain(self, block)
+        )
+        vectors = np.ascontiguousarray(blobs[0][:600], np.float32)
+        executor = SerialExecutor()
+        self.fit(executor, ITQ(n_bits=8, n_iter=5), vectors)
+        assert projected == [600]
+        self.fit(executor, ITQ(n_bits=6, n_iter=5), vectors)
+        assert projected == [600, 600]
+
+    def test_what_would_take_more_memory_than_the_rows_is_not_kept(self, blobs):
+        executor = SerialExecutor()
+        vectors = np.ascontiguousarray(blobs[0][:600], np.float32)
+        self.fit(executor, ITQ(n_bits=16, n_iter=2), vectors)  # 16 float64 of 24 float32
+        assert executor._kept._prepared == {}
