@@ -6,7 +6,7 @@ READY   = $(VENV)/.ready
 JOBS   ?= 2
 PYTEST  = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
-.PHONY: setup demo test test-all bench lint clean
+.PHONY: setup demo test test-all bench lint docs clean
 setup: $(READY)
 
 $(READY): pyproject.toml
@@ -33,6 +33,10 @@ lint: $(READY)
 	@mkdir -p .typing && ln -sfn "$(CURDIR)" .typing/bitfleet
 	MYPYPATH=.typing $(BIN)/mypy -p bitfleet
 	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 clean:
 	rm -rf $(VENV) .typing demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
