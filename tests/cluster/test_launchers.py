@@ -69,6 +69,40 @@ def test_the_manifest_has_what_the_operator_expects():
     assert ports[0] == ports[1]
 
 
+@pytest.mark.parametrize("name", ["daskcluster", "daskjob"])
+def test_what_people_apply_has_the_fields_of_the_operators_schema(root, name):
+    """A field that the schema does not know is dropped by Kubernetes without a word."""
+    jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema")
+    package = importlib.util.find_spec("dask_kubernetes")
+    if package is None:
+        pytest.skip("needs bitfleet[kubernetes]")
+    (file,) = Path(package.submodule_search_locations[0]).rglob(f"crds/{name}.yaml")
+    definition = next(yaml.safe_load_all(file.read_text()))["spec"]
+    (version,) = definition["versions"]
+    schema = closed(version["schema"]["openAPIV3Schema"])
+    schema["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {}}
+    applied = yaml.safe_load((root / f"cluster/deploy/{name.replace('dask', 'dask-')}.yaml").read_text())
+    assert applied["apiVersion"] == f"{definition['group']}/{version['name']}"
+    assert applied["kind"] == definition["names"]["kind"]
+    jsonschema.Draft202012Validator(schema).validate(applied)
+    if name == "daskcluster":
+        jsonschema.Draft202012Validator(schema).validate(kubernetes.manifest(SIZE, IMAGE))
+
+
+def closed(schema):
+    """Return a schema in which a field that is not named is an error, as far as Kubernetes drops it."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    parts = {key: closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        parts["additionalProperties"] = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    return parts
+
+
 @pytest.mark.parametrize(
     ("memory", "quantity"),
     [
