@@ -6,14 +6,16 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import bitfleet as bf
 import pytest
 from several_hosts import free_ports, need, result_of, search_path, start_job, wait_for_round, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.long
 
@@ -160,3 +162,26 @@ def test_workers_end_with_a_driver_that_is_killed_and_the_run_is_resumed(slurm, 
     process.communicate()
     wait_until(lambda: not slurm.running(), "workers without a scheduler to end", 100)
     assert result_of(start_job(path, slurm.environment)) == alone
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_whose_time_is_over_goes_on_as_the_same_job(slurm, job, alone, root, tmp_path):
+    """Slurm sends TERM before the end of a job's time; here it is sent in mid-run."""
+    path = job("[cluster]\nlauncher = 'serial'")
+    programs = os.pathsep.join([str(Path(sys.executable).parent), search_path()])
+    done = subprocess.run(
+        ["sbatch", "--parsable", "--mem=1G", f"--output={tmp_path}/driver.out",
+         root / "cluster/deploy/job.sbatch", path],
+        env={**os.environ, **slurm.environment, "PATH": programs}, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    number, manifests = done.stdout.strip(), tmp_path / "run" / "manifests"
+    wait_until((manifests / f"{3:08d}.json").exists, "round 3", 200)
+    slurm.ask("scancel", "--batch", "--signal=TERM", number)
+    wait_until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", number), "a second start", 60)
+    assert "stopping after the current round" in (tmp_path / "driver.out").read_text()
+    assert len(list(manifests.iterdir())) < 32
+    slurm.ask("scontrol", "update", f"JobId={number}", "StartTime=now")  # it waits for two minutes otherwise
+    wait_until(lambda: not slurm.ask("squeue", "-h", "-j", number).strip(), "its end", 400)
+    assert (bf.load(tmp_path / "run").digest, bf.open_codes(tmp_path / "codes.zarr").digest) == alone
+    assert "going on after round" in (tmp_path / "driver.out").read_text()
