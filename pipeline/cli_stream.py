@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .cli_output import Output  # noqa: TC001  (read at run time)
+from .cli_place import address
 
 
 def stream(
@@ -18,9 +19,15 @@ def stream(
         typer.Argument(
             help="A Zarr array that is appended to, a folder that files are moved into, or s3://bucket/prefix.",
             metavar="SOURCE",
+            parser=address,
         ),
     ],
-    dest: Annotated[Path, typer.Argument(help="Where codes and state are kept.", metavar="STREAM")],
+    dest: Annotated[
+        Path,
+        typer.Argument(
+            help="Where codes and state are kept, a folder or an address.", metavar="STREAM", parser=address
+        ),
+    ],
     n_bits: Annotated[Optional[int], typer.Option(help="Code length.")] = None,  # noqa: UP045
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045

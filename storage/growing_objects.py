@@ -41,6 +41,7 @@ class GrowingObjects(GrowingFiles):
         self._taken: dict[str, Child] = {}  # as they were when their rows were counted
         self._formats: dict[Child, str | None] = {}
         self._copy = LocalCopy()
+        self._rows: tuple[Child, _RemoteRows] | None = None  # the last that were opened
 
     def record(self, n_rows: int) -> dict[str, np.ndarray]:
         """Return names, rows, sizes and ETags of the objects that the first rows came from."""
@@ -100,8 +101,11 @@ class GrowingObjects(GrowingFiles):
     def _open(self, name: str) -> Any:
         child, path = self._there[name], self.path / name
         if self._format(child) == "npy" and self.vectors is None:
+            if self._rows is not None and self._rows[0] == child:
+                return self._rows[1]
             rows = _RemoteRows.of(path, child)
             if rows is not None:
+                self._rows = child, rows
                 return rows
         return self._opened_copy(child, path)
 

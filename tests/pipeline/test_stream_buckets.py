@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import bitfleet as bf
 import numpy as np
 import pytest
+from bitfleet.pipeline.cli import app
 from bitfleet.storage import object_reads
 from bitfleet.storage.claims import CLAIM
 from bitfleet.storage.growing import open_growing
@@ -23,6 +24,7 @@ from bitfleet.storage.growing_objects import SOURCE_OBJECTS, GrowingObjects
 from bitfleet.storage.rounds import load_round
 from bitfleet.storage.run import newest_manifest
 from bitfleet.storage.s3_objects import objects_at
+from typer.testing import CliRunner
 
 if TYPE_CHECKING:
     from bitfleet.storage.object_paths import ObjectPath
@@ -213,3 +215,10 @@ def test_growing_zarr_in_a_bucket_is_refused_and_files_are_waited_for(s3: Object
     )
     assert re.match(r"waiting: s3://.*/in: there are no files yet", notes[0])
     assert found.n_rows == 200
+    arguments = ["stream", str(s3 / "in"), str(s3 / "new"), "--n-bits", "8", "--set", "n_anchors=60"]
+    told = CliRunner().invoke(app, [*arguments, "--first-rows", "2000", "--json"])
+    assert json.loads(told.stdout.splitlines()[-1]) == {
+        "stream": str(s3 / "new"),
+        "rows": 0,
+        "waiting_for": 2000,
+    }
