@@ -1,6 +1,7 @@
 """A run as one page for people: how good, how it got there, what is retrieved, and where it came from.
 
-``report.html`` needs nothing beside itself: no network, no script, no other file.  It shows what is in the
+``report.html`` needs nothing beside itself: no network, no other file.  Its script sorts tables and enlarges
+pictures; without it all is there.  It shows what is in the
 run at the time; made again, it is up to date.
 """
 
@@ -21,6 +22,7 @@ from .misgivings import facts, misgivings
 from .progress import FOLLOWED
 from .report_codes import codes_section
 from .report_gallery import Evaluated, gallery
+from .report_neighbors import neighbors_section
 from .report_pictures import Curve, curve_svg
 from .results import read_results
 
@@ -90,7 +92,7 @@ def write_report(
         f"{main.label} on {str(main.config.get('data', 'data')).rpartition('/')[2]}",
         _subtitle(main),
         sections,
-        f"bitfleet report of {main.path.name}; this file needs no network and holds no script.",
+        f"bitfleet report of {main.path.name}; this file needs no network and no other file.",
     )
     objects_at(target.parent).put(target.name, text.encode("utf-8"))
     return target
@@ -149,7 +151,7 @@ def _metrics(runs: Sequence[RunFacts]) -> html.Markup:
 
 def _gallery(runs: Sequence[RunFacts]) -> list[html.Markup]:
     evaluated = [Evaluated(run.label, run.path, run.results) for run in runs if run.results is not None]
-    return [codes_section(evaluated), gallery(evaluated)] if evaluated else []
+    return [neighbors_section(evaluated), codes_section(evaluated), gallery(evaluated)] if evaluated else []
 
 
 def _curves(runs: Sequence[RunFacts]) -> html.Markup:

@@ -48,7 +48,7 @@ def _described(run: Evaluated) -> html.Markup:
     model, dataset = load(run.path), evaluated_dataset(run, "data")
     if model.n_bits > _MOST_BITS:
         return html.paragraph(f"{model.n_bits:,} bits are too many for this page: bitfleet describe CODES.")
-    codes = model.encode(_sample(dataset))
+    codes = model.encode(sample(dataset))
     found = describe_codes(codes, n_bits=model.n_bits, n_active=getattr(model.method, "n_active", None))
     postings = found.postings_per_query / found.n_rows * dataset.n_rows
     rows = [
@@ -57,14 +57,14 @@ def _described(run: Evaluated) -> html.Markup:
         ("busiest bit", f"on in {found.busiest_bit:.1%}"),
         ("entropy", f"{found.entropy:,.0f} bits"),
         ("independent directions (participation ratio)", f"{found.participation_ratio:,.0f}"),
-        ("codes in a query's inverted lists", f"{postings:,.0f} of {dataset.n_rows:,} rows"),
+        ("entries in a query's inverted lists", f"{postings:,.0f} for {dataset.n_rows:,} rows"),
     ]
     picture = png_uri(correlation_picture(unpack_bits(codes, model.n_bits)))
     alt = f"correlations of the bits of {run.label}"
     return html.join([html.image(picture, alt, "bits"), html.facts(rows)])
 
 
-def _sample(dataset: Dataset) -> np.ndarray:
+def sample(dataset: Dataset) -> np.ndarray:
     """Return some rows, from evenly spaced stretches."""
     length = min(_SAMPLE, dataset.n_rows) // _STRETCHES
     if length * _STRETCHES < _SAMPLE:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .report_pictures import FAINT, INK, inline
+from .report_pictures import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,27 +28,15 @@ class Line:
 
 def lines_svg(lines: Sequence[Line], x_label: str, y_label: str, *, logarithmic: bool) -> str | None:
     """Return the picture as an ``<svg>`` element, or None without matplotlib."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
+
+    def draw(axes: Any) -> None:
         from matplotlib.ticker import NullFormatter, StrMethodFormatter
-    except ImportError:
-        return None
-    style: dict[str, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": f"{x_label} {y_label}", "font.size": 10,
-        "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
-        "xtick.color": INK, "ytick.color": INK,
-    }  # fmt: skip
-    with rc_context(style):
-        figure = Figure(figsize=(5.2, 3.6), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
+
         for number, line in enumerate(lines):
             axes.errorbar(
                 line.x,
                 line.y,
-                yerr=line.spread,
+                yerr=line.spread if any(line.spread) else None,
                 label=line.label,
                 color=_COLOURS[number % len(_COLOURS)],
                 marker=_MARKERS[number % len(_MARKERS)],
@@ -64,10 +51,7 @@ def lines_svg(lines: Sequence[Line], x_label: str, y_label: str, *, logarithmic:
             axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.grid(color=FAINT, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
         if lines:
             axes.legend(frameon=False, fontsize=9)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return inline(text.getvalue())
+
+    return drawn(draw, (5.2, 3.6), f"{x_label} {y_label}")

@@ -1,4 +1,4 @@
-"""Pictures inside a report: learning curves as SVG, rows of images as PNG."""
+"""Pictures inside a report: curves and histograms as SVG, rows of images as PNG."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..storage.datasets import Dataset
 
 # matplotlib draws in these colours; in the page they become the theme's
@@ -33,26 +35,61 @@ class Curve:
 
 def curve_svg(curve: Curve) -> str | None:
     """Return a curve as an ``<svg>`` element in the page's colours, or None without matplotlib."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
+
+    def draw(axes: Any) -> None:
         from matplotlib.ticker import MaxNLocator
-    except ImportError:
-        return None
-    style: dict[str, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": f"{curve.label} {curve.name}",
-        "font.size": 10, "text.color": INK,
-        "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK,
-    }  # fmt: skip
-    with rc_context(style):
-        figure = Figure(figsize=(4.6, 2.7), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
+
         axes.plot(curve.rounds, curve.values, color=LINE, linewidth=1.8, marker="o", markersize=3)
         axes.set_xlabel("round")
         axes.set_ylabel(curve.name)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+    return drawn(draw, (4.6, 2.7), f"{curve.label} {curve.name}")
+
+
+def histogram_svg(near: np.ndarray, far: np.ndarray, salt: str) -> str | None:
+    """Return two histograms over Hamming distances, each as shares of its pairs; None without matplotlib."""
+
+    def draw(axes: Any) -> None:
+        places = np.arange(len(near))
+        for counts, label, colour, dash in (
+            (near, "of the 10 nearest", "#d55e00", "-"),
+            (far, "of the others", "#0072b2", "--"),
+        ):
+            shares = 100 * counts / max(counts.sum(), 1)
+            axes.step(places, shares, where="mid", color=colour, linewidth=1.6, linestyle=dash, label=label)
+            axes.fill_between(places, shares, step="mid", color=colour, alpha=0.2, linewidth=0)
+        used = np.flatnonzero(near + far)
+        if len(used):
+            axes.set_xlim(used[0] - 1, used[-1] + 1)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("Hamming distance")
+        axes.set_ylabel("% of pairs")
+        axes.legend(frameon=False, fontsize=9)
+
+    return drawn(draw, (4.6, 2.7), f"histogram {salt}")
+
+
+def drawn(draw: Callable[[Any], None], size: tuple[float, float], salt: str) -> str | None:
+    """Return what ``draw(axes)`` draws as an ``<svg>`` element in the page's colours.
+
+    None without matplotlib.  ``salt`` makes the names inside the picture its own.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    style: dict[str, Any] = {
+        "svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 10, "text.color": INK,
+        "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK,
+    }  # fmt: skip
+    with rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        draw(axes)
         axes.grid(color=FAINT, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         text = io.StringIO()

@@ -37,7 +37,7 @@ def write_sweep_report(table: xarray.Dataset, path: Path) -> Path:
             f"{n_done} of {n_cells} cells"
         ],
         [part for part in sections if part],
-        "bitfleet sweep; this file needs no network and holds no script.",
+        "bitfleet sweep; this file needs no network and no other file.",
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     LocalObjects(path.parent).put(path.name, text.encode("utf-8"))

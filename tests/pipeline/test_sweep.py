@@ -269,7 +269,7 @@ def test_the_page_says_what_to_take_and_is_safe(folder, tmp_path):
     methods = [{"name": "lsh", "label": "<b>LSH</b>"}, {"name": "itq", "n_iter": 2}]
     table = bf.sweep(plan(folder, tmp_path / "s", methods))
     page = (tmp_path / "s/report.html").read_text()
-    assert "<script" not in page
+    assert page.count("<script") == 1  # the page's own
     assert "<b>LSH" not in page
     assert "&lt;b&gt;LSH&lt;/b&gt;" in page
     assert re.search(r"8 bytes per vector: itq with 16 bits keeps \d+\.\d % of exact recall10@100 ± ", page)
