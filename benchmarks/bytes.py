@@ -14,7 +14,8 @@ this thread: of training, of encoding the base, and of 1,000 queries at once for
 the process grew.
 
 Cells that a former run has computed are not computed again.  Prints one JSON line a cell; `--report` only
-gathers what is there: the tables of `docs/bytes.md` (between its markers) and `docs/bytes.png`.
+gathers what is there: the tables of `docs/bytes.md` (between its markers), `docs/bytes.png`, and all cells in
+`measured/bytes.json`, which are read by the next run, too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Cells of the table of bytes: one method at one size on one split of one data set, and what it finds.
 
 A cell is computed once: its numbers are kept as a small JSON file, written whole or not at all, and read
-again by the next run.
+again by the next run.  What the page's tables were made of is kept with the code, in `measured/bytes.json`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path(__file__).resolve().parent / "results" / "bytes"
+MEASURED = Path(__file__).resolve().parent / "measured" / "bytes.json"
 GLOVE = Path(__file__).resolve().parent / "data" / "glove100.npz"
 N_QUERIES, N_TRAIN, N_NEIGHBORS = 1_000, 20_000, 10
 CUTOFFS = (10, 100)
@@ -126,11 +128,30 @@ def nearest(split: Split, k: int) -> np.ndarray:
 
 
 def saved(cell: Cell) -> dict[str, Any] | None:
-    """Return a cell's numbers, None if it was not computed yet."""
+    """Return a cell's numbers, None if it was not computed yet or only its rounded ones are left."""
     try:
-        return json.loads(cell.file.read_text())
+        values = json.loads(cell.file.read_text())
     except FileNotFoundError:
-        return None
+        values = _measured().get(cell.file.stem)
+    return None if values is None or values.get("former") else values
+
+
+@functools.cache
+def _measured() -> dict[str, dict[str, Any]]:
+    return json.loads(MEASURED.read_text()) if MEASURED.is_file() else {}
+
+
+def all_saved() -> dict[str, dict[str, Any]]:
+    """Return the numbers of all cells there are, by the names of their files, in order."""
+    found = _measured() | {file.stem: json.loads(file.read_text()) for file in FOLDER.glob("*.json")}
+    return dict(sorted(found.items()))
+
+
+def keep_measured() -> None:
+    """Write all cells there are to the file that is kept with the code, a line for each."""
+    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in all_saved().items()]
+    MEASURED.parent.mkdir(exist_ok=True)
+    MEASURED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def keep(cell: Cell, values: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +190,7 @@ def measured(values: dict[str, Any], what: str) -> Iterator[None]:
 def _peak(*, reset: bool = False) -> int:
     """Return the greatest resident size since the last reset in bytes (the present one after a reset)."""
     if reset:
+        ctypes.CDLL(None).malloc_trim(0)  # else what former cells have freed would serve this one unseen
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("VmHWM:")[1].split()[0])

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from bytes_cells import Cell, Split
 
 DENSE = {"itq": "ITQ", "sign": "Sign", "lsh": "LSH"}
-SPARSE = {"sparse_coding": "SparseCoding", "pursuit": "PursuitHash", "posh": "POSH"}
+SPARSE = {
+    "sparse_coding": "SparseCoding",
+    "sparse_coding_4096": "SparseCoding",
+    "pursuit": "PursuitHash",
+    "posh": "POSH",
+}
 OURS = (*SPARSE, *DENSE)
 _ATOMS = (1024, 2048)  # the second where the first has not as many sets
 
@@ -47,19 +52,20 @@ def _sparse(cell: Cell, split: Split) -> dict[str, Any] | None:
     POSH and PursuitHash get a decoder from the same training rows.
     """
     room = cell.n_bytes - (not split.cosine)
-    shape = code_shape(room)
-    if shape is None or (cell.row != "sparse_coding" and shape[0] != _ATOMS[0]):
+    shape = code_shape(room, (4096,) if cell.row == "sparse_coding_4096" else _ATOMS)
+    coding = cell.row.startswith("sparse_coding")
+    if shape is None or not (coding or shape[0] == _ATOMS[0]):
         return None
     n_bits, n_active = shape
     params: dict[str, Any] = {"n_bits": n_bits, "n_active": n_active, "random_state": split.seed}
-    if cell.row == "sparse_coding":
+    if coding:
         params["center"] = not split.cosine
     estimator = getattr(bf, SPARSE[cell.row])(**params)
     estimator.fit(split.train[:2000]).encode(split.train[:100])  # compiles
     values: dict[str, Any] = {"n_bits": n_bits, "n_active": n_active}
     with measured(values, "train"):
         model = estimator.fit(split.train).model_
-        if cell.row != "sparse_coding":
+        if not coding:
             model = bf.fit_decoder(model, split.train)
     index = bf.ActiveIndex(model, metric="cosine" if split.cosine else "euclidean")
     with measured(values, "encode"):
@@ -67,15 +73,15 @@ def _sparse(cell: Cell, split: Split) -> dict[str, Any] | None:
     values["bytes"] = index.n_bytes
     if index.n_bytes > cell.n_bytes:
         raise AssertionError(f"{index.n_bytes} bytes where {cell.n_bytes} are allowed")
-    index.search(split.queries[:1], 1)  # compiles
+    index.search(split.queries[:40], 1)  # compiles
     with measured(values, "search"):
         ids = index.search(split.queries, DEPTH)[1]
     return values | recalls(split, "asymmetric", ids)
 
 
-def code_shape(room: int) -> tuple[int, int] | None:
-    """Return the atoms, and the most ones of a code of at most so many bytes."""
-    for n_bits in _ATOMS:
+def code_shape(room: int, atoms: tuple[int, ...] = _ATOMS) -> tuple[int, int] | None:
+    """Return the first number of atoms that fits, and the most ones of a code of at most so many bytes."""
+    for n_bits in atoms:
         counts = np.arange(1, n_bits // 2)
         fits = [n for n in counts.tolist() if _bits(n_bits, n) <= 8 * room]
         most = max(fits, default=0)
