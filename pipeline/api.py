@@ -59,6 +59,15 @@ def ingest(src: PathLike | Sequence[PathLike], dest: PathLike, **options: Any) -
         If the content is not acceptable; the message names rows and remedy.
     DestinationExists
         If something is at ``dest``.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> folder = tempfile.mkdtemp()
+    >>> np.save(folder + "/vectors.npy", np.eye(4, dtype="float32"))
+    >>> data = bf.ingest(folder + "/vectors.npy", folder + "/vectors.zarr")
+    >>> data.n_rows, data.n_features
+    (4, 4)
     """
     return storage_ingest.ingest(src, dest, **options)
 
@@ -161,6 +170,14 @@ def resume(
         If there is no run.
     CorruptObject, IdentityMismatch
         If its files, its data or the environment are not what they were.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> run = tempfile.mkdtemp() + "/run"
+    >>> model = bf.train(np.random.default_rng(0).normal(size=(50, 8)), run, "lsh", n_bits=8)
+    >>> bf.resume(run).digest == model.digest  # nothing was left to do
+    True
     """
     where = None if scheduler is None else choose(scheduler)
     return runs.resume(run, where=where, data=data, allow_environment_change=allow_environment_change)
@@ -191,6 +208,16 @@ def encode(
     -------
     ndarray or dask array of uint8, shape (n, ceil(n_bits / 8)), or Codes if ``dest`` is given
         LSB first, padding bits zero.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> lsh = bf.LSH(n_bits=16, random_state=0).fit(X)
+    >>> bf.encode(lsh, X).shape
+    (50, 2)
+    >>> bf.encode(lsh, X, tempfile.mkdtemp() + "/codes.zarr").n_rows
+    50
     """
     model, where = as_model(model), choose(scheduler)
     if dest is None:

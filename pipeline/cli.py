@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="bitfleet",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

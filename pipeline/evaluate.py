@@ -118,6 +118,15 @@ def evaluate(
     ------
     ValueError
         If a metric is unknown (all are listed), sizes do not fit, or labels are missing that a metric needs.
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(200, 8))
+    >>> lsh = bf.LSH(n_bits=64, random_state=0).fit(X)
+    >>> found = bf.evaluate(lsh, X, X[:20], metrics=("recall5@50", "recall5@200"))
+    >>> found["metric"].values.tolist(), float(found["value"][1])
+    (['recall5@50', 'recall5@200'], 1.0)
     """
     model = as_model(model)
     asked = None if metrics is None else parse_metrics(metrics)

@@ -240,6 +240,15 @@ def load(path: str | os.PathLike[str]) -> Model:
         If the run has no model yet, or the model needs a method or version that is not installed.
     CorruptObject, UnsafeObject
         If the files are not what was written, or would need more than the safe types.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> lsh = bf.LSH(n_bits=8, random_state=0).fit(X)
+    >>> path = lsh.save(tempfile.mkdtemp() + "/lsh.zarr")
+    >>> bool((bf.load(path).encode(X) == lsh.encode(X)).all())
+    True
     """
     path = place(path)
     if RunDirectory.exists(path):

@@ -64,6 +64,13 @@ def unpack_active(packed: np.ndarray, n_bits: int, n_active: int) -> np.ndarray:
     ------
     ConfigError
         If the type, the width or any row's bytes are not those of ``n_active`` ones of ``n_bits``.
+
+    Examples
+    --------
+    >>> import numpy as np, bitfleet as bf
+    >>> places = np.array([[0, 5, 9], [2, 3, 4]], np.int32)
+    >>> bf.unpack_active(bf.pack_active(places, 10), 10, 3).tolist()
+    [[0, 5, 9], [2, 3, 4]]
     """
     check_count("n_bits", n_bits)
     check_count("n_active", n_active)

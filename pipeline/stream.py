@@ -150,6 +150,17 @@ def stream(
         If ``rebase`` is asked for before any row is coded.
     ManifestConflict
         If another process codes the same stream.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "in").mkdir()
+    >>> np.save(folder / "in" / "part-0.npy", np.random.default_rng(0).normal(size=(300, 8)))
+    >>> streamed = bf.stream(folder / "in", folder / "s", n_bits=8, n_anchors=50, first_rows=100, ended=True)
+    >>> streamed.n_rows, streamed.codes().shape
+    (300, (300, 1))
     """
     method: Any = build_method("ssbc", with_mode(params, "online"))
     for name, value in (("first_rows", first_rows), ("block_rows", block_rows)):
@@ -193,6 +204,17 @@ def open_stream(path: PathLike) -> Streamed:
     ------
     DataRefused
         If there is no stream, or nothing is committed yet.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "in").mkdir()
+    >>> np.save(folder / "in" / "part-0.npy", np.random.default_rng(0).normal(size=(300, 8)))
+    >>> _ = bf.stream(folder / "in", folder / "s", n_bits=8, n_anchors=50, first_rows=100, ended=True)
+    >>> bf.open_stream(folder / "s").n_rows
+    300
     """
     if not is_stream(path):
         raise DataRefused(f"{path}: expected a stream; make one with: bitfleet stream SOURCE {path}")

@@ -67,6 +67,23 @@ def sweep(
         If something else than a sweep's table is called ``result.zarr`` in its folder.
     ClusterLost
         If the cluster is lost; the cells that are done are kept.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> folder = tempfile.mkdtemp()
+    >>> for name, rows in (("data", 200), ("queries", 20)):
+    ...     with bf.DatasetWriter(f"{folder}/{name}", n_features=8, dtype="float64") as writer:
+    ...         writer.append(np.random.default_rng(rows).normal(size=(rows, 8)))
+    >>> table = bf.sweep(
+    ...     {
+    ...         "sweep": {"path": folder + "/s", "n_bits": [8], "seeds": [0, 1], "metrics": ["recall5@50"]},
+    ...         "data": [{"name": "d", "path": folder + "/data", "queries": folder + "/queries"}],
+    ...         "method": [{"name": "lsh"}],
+    ...     }
+    ... )
+    >>> dict(table.sizes)
+    {'data': 1, 'method': 1, 'n_bits': 1, 'seed': 2}
     """
     plan = load_sweep(job)
     where = Where(plan.cluster) if scheduler is None else choose(scheduler)

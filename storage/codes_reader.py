@@ -103,6 +103,15 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
         If there is nothing, or something that is no codes.
     CorruptObject
         If they are unfinished or damaged.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> X, path = np.random.default_rng(0).normal(size=(50, 8)), tempfile.mkdtemp() + "/codes.zarr"
+    >>> _ = bf.encode(bf.LSH(n_bits=16, random_state=0).fit(X), X, path)
+    >>> codes = bf.open_codes(path)
+    >>> codes.n_bits, codes.rows(0, 5).shape
+    (16, (5, 2))
     """
     path = place(path)
     if not path.is_dir():

@@ -122,6 +122,15 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         If it is unfinished or damaged.
     UnsafeObject
         If reading it would need anything outside the white-list.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, bitfleet as bf
+    >>> path = tempfile.mkdtemp() + "/made.zarr"
+    >>> with bf.DatasetWriter(path, n_features=3, dtype="float32") as writer:
+    ...     writer.append(np.eye(3, dtype="float32"))
+    >>> bf.open_dataset(path).rows(1, 2).tolist()
+    [[0.0, 1.0, 0.0]]
     """
     path = place(path)
     if path.is_file():

@@ -121,3 +121,20 @@ def test_estimator_and_method_have_the_same_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in bf.__all__ if callable(getattr(bf, n))])
 def test_every_name_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(getattr(bf, name))
+
+
+def test_every_function_and_estimator_has_an_example() -> None:
+    """All but `submit` and `plan`, whose examples in the documentation need a cluster or a job file."""
+    functions = {name for name in bf.__all__ if inspect.isfunction(getattr(bf, name))}
+    bare = [
+        name
+        for name in (functions | set(ESTIMATORS.values())) - {"submit", "plan"}
+        if ">>> " not in (inspect.getdoc(getattr(bf, name)) or "")
+    ]
+    assert bare == []
+
+
+def test_importing_the_package_takes_no_time() -> None:
+    code = "import time; t = time.process_time(); import bitfleet; print(time.process_time() - t)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.3

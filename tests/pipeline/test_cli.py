@@ -409,3 +409,12 @@ def test_distortion_prints_the_constant_the_critical_bits_and_warnings(data: Pat
     for warning in found.refit("scale").warnings:
         assert warning in " ".join(shown.stderr.split())
     assert cli("distortion", *given, "--fit", "linear", code=2).stderr.startswith("bitfleet: expected fit")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"), [("bitfleet exp", "export"), ("bitfleet train --n-b", "--n-bits")]
+)
+def test_a_shell_completes_verbs_and_options(line: str, expected: str) -> None:
+    asked = {"_BITFLEET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = CliRunner().invoke(app, env=asked, prog_name="bitfleet")
+    assert done.stdout.split() == [expected]
