@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VERBS = [
     "ingest", "train", "resume", "encode", "fit-decoder", "index", "search", "describe", "evaluate",
-    "distortion", "sweep", "plan",
+    "distortion", "sweep", "plan", "export", "methods",
     "stream", "run", "submit", "status", "watch", "cancel", "inspect", "verify", "clean", "report", "demo",
     "export", "methods",
 ]  # fmt: skip
