@@ -17,6 +17,7 @@ import numpy as np
 from .kernels.blocked import make_tiles, search_tiles
 from .kernels.euclidean import pair_distances
 from .kernels.hamming import as_words, nearest_codes
+from .kernels.nearest import nearest_rows
 from .kernels.pack import list_active
 from .kernels.ranked import merge_ranked
 from .kernels.vertical import make_columns, search_columns
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 TopK = dict[str, np.ndarray]
 
-_SCREEN = 1 << 22  # query-row pairs screened at once
 _LONG_LIST = 20  # a list of more than one row in so many is found by sorting all by counting
 _WORTH_COLUMNS = 100  # queries from which turning a block into bit columns pays
 
@@ -226,22 +226,12 @@ class NearestVectorsAccumulator(Nearest):
             )
         vectors = self._prepare(block.vectors)
         k = min(self.k, len(vectors))
-        query_rows, rows = self._candidates(_shifted(vectors, self._shift), k)
-        distance = pair_distances(self._queries, vectors, query_rows, rows)
         ties = tie_keys(self.seed, block.rows)
-        order = np.lexsort((block.rows[rows], ties[rows], distance, query_rows))
-        starts = np.searchsorted(query_rows[order], np.arange(self.n_queries))
-        best = order[starts[:, None] + np.arange(k)]
-        return {"distance": distance[best], "tie": ties[rows[best]], "id": block.rows[rows[best]]}
-
-    def _candidates(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return (query, row) pairs that hold every query's k nearest rows, and few others."""
-        step = max(1, _SCREEN // len(vectors))
-        found = []
-        for start in range(0, self.n_queries, step):
-            query_rows, rows = np.nonzero(_screen(self._screen_queries[start : start + step], vectors, k))
-            found.append((query_rows + start, rows))
-        return np.concatenate([q for q, _ in found]), np.concatenate([r for _, r in found])
+        ranks = np.empty(len(vectors), np.int64)
+        ranks[np.lexsort((block.rows, ties))] = np.arange(len(vectors))
+        rounded = self._screen_queries, _shifted(vectors, self._shift)
+        distance, rows = nearest_rows(self._queries, vectors, rounded, ranks, k)
+        return {"distance": distance, "tie": ties[rows], "id": block.rows[rows]}
 
 
 def tie_keys(seed: int | None, rows: np.ndarray) -> np.ndarray:
@@ -266,30 +256,6 @@ def tie_keys(seed: int | None, rows: np.ndarray) -> np.ndarray:
     bits.advance(first // 4)  # Philox counts in steps of four words
     words = bits.random_raw(last - first // 4 * 4 + 1)
     return (words >> np.uint64(32)).astype(np.uint32)[rows - first // 4 * 4]
-
-
-def _screen(queries: np.ndarray, vectors: np.ndarray, k: int) -> np.ndarray:
-    """Return which rows may be among the k nearest, shape (q, m).
-
-    With u = 2⁻²⁴ and rows of d features, a float32 squared distance in the form ‖x‖² + ‖y‖² − 2x·y, of rows
-    themselves rounded once, is off by less than (d + 8)·u·(‖x‖ + ‖y‖)²; the sums below round a few times
-    more.  The constant covers underflow; what overflows becomes NaN or infinite, and stays in.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        query_norms, norms = (np.einsum("ij,ij->i", a, a) for a in (queries, vectors))
-        distance = queries @ vectors.T
-        distance *= -2
-        distance += norms
-        distance += query_norms[:, None]
-        bound = np.sqrt(norms) + np.sqrt(query_norms)[:, None]
-        bound *= bound
-        bound *= np.float32(1.1 * (queries.shape[1] + 16) * 2.0**-24)
-        bound += np.float32(1e-30)
-        distance += bound  # no true distance is larger
-        limit = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
-        bound *= 2
-        distance -= bound  # no true distance is smaller
-        return ~(distance > limit)
 
 
 def _shifted(vectors: np.ndarray, shift: np.ndarray) -> np.ndarray:

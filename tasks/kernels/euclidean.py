@@ -9,6 +9,8 @@ import numpy as np
 
 from ._numba import loops
 
+OVERFLOW = "expected finite distances, but squared ones overflow float64; rescale the vectors"
+
 
 def pair_distances(
     queries: np.ndarray, vectors: np.ndarray, query_rows: np.ndarray, vector_rows: np.ndarray
@@ -39,7 +41,7 @@ def pair_distances(
 
         distances = compiled_search.pair_distances(queries, vectors, query_rows, vector_rows)
     if not np.isfinite(distances).all():
-        raise ValueError("expected finite distances, but squared ones overflow float64; rescale the vectors")
+        raise ValueError(OVERFLOW)
     return distances
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import euclidean, hamming, ranked
+from bitfleet.tasks.kernels import euclidean, hamming, nearest, ranked
 from bitfleet.tasks.protocols import Block, RoundState
 from bitfleet.tasks.search import NearestCodes, NearestVectors, tie_keys
 from hypothesis import given, settings
@@ -151,6 +151,33 @@ def test_nearest_vectors_of_any_blocks_equal_brute_force(
     distances = cdist(queries, vectors, "sqeuclidean")
     assert np.array_equal(found["id"], brute_force(distances, seed, k))
     assert np.array_equal(found["distance"], np.take_along_axis(distances, found["id"], axis=1))
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "few values", "half of it overflows in float32", "a sample that misleads"]
+)
+@pytest.mark.parametrize("k", [1, 40, 700, 3001])
+def test_the_compiled_nearest_rows_are_those_of_the_reference(kind: str, k: int) -> None:
+    """Of rows so many that a sample of them tells where to look."""
+    rng = np.random.default_rng(k)
+    queries, vectors = rng.normal(size=(3, 6)), rng.normal(size=(3001, 6))
+    if kind == "few values":
+        queries, vectors = np.round(queries), np.round(vectors)
+    elif kind == "half of it overflows in float32":
+        vectors[::2] *= 1e30
+    elif kind == "a sample that misleads":  # the rows that are looked at first are the nearest
+        order = np.argsort(np.linalg.norm(vectors - queries[0], axis=1))
+        sampled = np.arange(0, 2944, 64)
+        rest = np.setdiff1d(np.arange(3001), sampled)
+        places = np.concatenate([sampled, rest])
+        shuffled = np.empty_like(vectors)
+        shuffled[places] = vectors[order]
+        vectors = shuffled
+    with np.errstate(over="ignore"):
+        rounded = queries.astype(np.float32), vectors.astype(np.float32)
+    arguments = queries, vectors, rounded, rng.permutation(len(vectors)), k
+    found, expected = nearest.nearest_rows(*arguments), nearest.nearest_rows_reference(*arguments)
+    assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
 
 
 @pytest.mark.parametrize("kind", ["offset", "tiny", "huge", "outliers", "float64", "near ties"])
