@@ -41,7 +41,7 @@ TRAINED: dict[str, tuple[Any, dict[str, Any]]] = {
     "itq": (bf.ITQ, {}),
     "nibh": (bf.NIBH, {}),
     "nibh_cg": (bf.NIBHCG, COLUMN_GENERATION),
-    "nibh_cg_polish": (bf.NIBHCG, {**COLUMN_GENERATION, "n_polish": 12, "n_moves": 1000}),
+    "nibh_cg_polish": (bf.NIBHCG, {**COLUMN_GENERATION, "n_iter": 2, "n_polish": 9, "n_moves": 2000}),
 }
 
 
