@@ -109,6 +109,8 @@ def margins(found: Found) -> str:
                     best = max(there, key=lambda r, there=there: there[r])
                     names.add(NAMES[best])
                     points.append(ours[split]["@10"] - there[best])
+            if not points:
+                continue
             spread = np.std([cell["@10"] for cell in ours.values()], ddof=min(1, len(ours) - 1))
             spread_told = f"{spread:.1f}" if len(ours) > 1 else "one split"
             told = ", ".join(f"{p:+.1f}" for p in points)
