@@ -31,7 +31,6 @@ VERBS = [
     "ingest", "train", "resume", "encode", "fit-decoder", "index", "search", "describe", "evaluate",
     "distortion", "sweep", "plan", "export", "methods",
     "stream", "run", "submit", "status", "watch", "cancel", "inspect", "verify", "clean", "report", "demo",
-    "export", "methods",
 ]  # fmt: skip
 TRAIN = ["--method", "itq", "--n-bits", "8", "--set", "n_iter=3", "--scheduler", "serial"]
 
