@@ -39,9 +39,10 @@ from scale_data import make  # noqa: E402
 
 CASES: dict[str, dict[str, Any]] = {
     "itq": {"n_bits": 64, "n_iter": 5},
-    "posh": {"n_bits": 1024, "n_active": 32, "n_epochs": 3},
+    "posh": {"n_bits": 1024, "n_active": 32, "n_epochs": 2},
 }
 N_READS = 3
+PLACES = {"/tasks/": "kernel", "/storage/": "read", "/cluster/ahead.py": "read", "/cluster/": "other"}
 
 
 class Look(threading.Thread):
@@ -55,7 +56,7 @@ class Look(threading.Thread):
         while True:
             names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in sys._current_frames().items():
-                if names.get(ident, "").startswith("Dask-Default-Threads"):
+                if "Dask-Default-Threads" in names.get(ident, ""):
                     self.counts[_where(frame)] += 1
             time.sleep(0.01)
 
@@ -64,8 +65,8 @@ def _where(frame: Any) -> str:
     """Name the innermost of our layers that a stack is in."""
     while frame is not None:
         file = frame.f_code.co_filename
-        for part, name in (("/tasks/", "kernel"), ("/storage/", "read"), ("/cluster/", "other")):
-            if part in file and "distributed" not in file and "site-packages" not in file:
+        for part, name in PLACES.items():
+            if part in file and "site-packages" not in file:
                 return name
         frame = frame.f_back
     return "idle"
