@@ -13,7 +13,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 HELPERS = {
-    "make_deformed_digits", "embedding_cells", "embedding_report", "embedding_speed",
+    "make_deformed_digits", "scale_data", "embedding_cells", "embedding_report", "embedding_speed",
     "run", "mnist", "make_digits", "make_gist", "nibh_data", "search_data", "paper_cells", "paper_report",
 }  # fmt: skip
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
