@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 
@@ -133,12 +134,14 @@ def test_a_job_file_of_addresses(cli, s3, vectors, tmp_path):
         (("inspect", "s3://AKIA:hidden@bucket/x"), 2, "without credentials"),
         (("ingest", "x.npy", "gs://bucket/x"), 2, "s3://bucket/prefix"),
         (("inspect", "s3://no-such-bucket/x"), 2, "there is no such bucket"),
-        (("stream", "incoming", "s3://no-such-bucket/stream"), 2, "must be on a file system"),
+        (("stream", "incoming", "s3://no-such-bucket/stream", "--n-bits", "8"), 2, "there is no such bucket"),
         (("train", "x.zarr", "s3://no-such-bucket/run", *METHOD), 2, "there is no such bucket"),
     ],
     ids=["credentials", "scheme", "bucket", "stream", "run"],
 )
 def test_mistakes(cli, s3, vectors, words, code, message):
+    (vectors.parent / "incoming").mkdir()
+    shutil.copy(vectors, vectors.parent / "incoming" / "0.npy")
     found = cli(*words, code=code)
     assert message in found["error"]["message"]
     assert "hidden" not in json.dumps(found)
