@@ -7,6 +7,7 @@ processor's time is taken.
 
 from __future__ import annotations
 
+import threading
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ..tasks.protocols import Accumulator, BlockAddress, BlockReader, LeafPlan, Method, RoundState
 
 T = TypeVar("T")
+
+# Python counts allocations for the whole process: who stops it while another thread counts crashes both
+_COUNTING = threading.Lock()
 
 MiB = 2**20
 PROCESS_BYTES = 320 * MiB  # interpreter, libraries, compiled kernels; 200 to 250 MiB were measured
@@ -154,7 +158,7 @@ def go_through(
     rows = min(plan.block_rows, plan.n_rows)
     task, driver, begun = rows * row_bytes, 0, time.process_time()
     rounds: list[RoundCosts] = []
-    with one_blas_thread():
+    with _COUNTING, one_blas_thread():
         fetch, widen, stored = _reading(reader, plan)
         for _ in range(ROUNDS):
             if method.done(state) or time.process_time() - begun > seconds:
