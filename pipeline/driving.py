@@ -34,6 +34,7 @@ from .runs import Control
 from .validation import validated
 
 if TYPE_CHECKING:
+    from ..storage.places import Place
     from .opening import Run
 
 logger = logging.getLogger("bitfleet.pipeline")
@@ -52,7 +53,7 @@ def accept(document: dict[str, Any], submission: str) -> None:
         needs = rehearse(method, dataset.reader(), plan, job.run.seed)
         needs.check(threads, limit, f"worker {name}", hosts_driver=True)
     run = prepared(job)
-    requests.withdraw(run.path, submission)
+    requests.withdraw(run.path)
     run.directory.events().append(events.JOB_SUBMITTED, submission=submission)
     events.Heartbeat(run.path).beat()  # "running" until the driver gives signs of its own
 
@@ -69,6 +70,8 @@ def drive(document: dict[str, Any], submission: str, generation: int, allow_envi
     generation : int
     allow_environment_change : bool
     """
+    if _cancelled(place(document["run"]["path"]), submission):
+        return
     with own_client() as client:
         job, run = _taken_up(document, submission)
         found = requests.announced_driver(run.path)
@@ -92,20 +95,31 @@ def driver_key(submission: str, generation: int) -> str:
     return f"bitfleet-driver-{submission}-{generation}"
 
 
+def _cancelled(path: Place, submission: str) -> bool:
+    """Tell whether a submission was cancelled before it began, and write so: it touches nothing else."""
+    by = requests.withdrawn_for_good(path, submission)
+    if by is None or _accepted(path, submission):
+        return False
+    reason = f"cancelled ({by}) before it began; submit it again"
+    events.open_events(path).append(events.JOB_CANCELLED, submission=submission, reason=reason)
+    return True
+
+
+def _accepted(path: Place, submission: str) -> bool:
+    log = events.open_events(path).read()
+    return any(e["kind"] == events.JOB_SUBMITTED and e.get("submission") == submission for e in log)
+
+
 def _taken_up(document: dict[str, Any], submission: str) -> tuple[Job, Run]:
     """Return the job with its run, accepted if that is still to be done; write why if it cannot be begun."""
     path = place(document["run"]["path"])
-
-    def accepted() -> bool:
-        return any(event.get("submission") == submission for event in events.open_events(path).read())
-
     try:
-        if not accepted():
+        if not _accepted(path, submission):
             accept(document, submission)
         job = validated(Job, document, "the submitted job")
         return job, prepared(job)
     except Exception as error:
-        kind = events.JOB_FAILED if accepted() else events.JOB_REFUSED
+        kind = events.JOB_FAILED if _accepted(path, submission) else events.JOB_REFUSED
         with suppress(OSError):
             make_folder(path)
         told = {"error": one_line(error), "type": type(error).__name__, "exit_code": exit_code(error)}
@@ -115,18 +129,22 @@ def _taken_up(document: dict[str, Any], submission: str) -> tuple[Job, Run]:
 
 def _record(job: Job, run: Run, client: Any, about: dict[str, Any], allow_environment_change: bool) -> None:
     owner = json_digest(job.model_dump(mode="json", exclude={"cluster"}))
-    with recorded_job(run, **about) as finished, claims.owned_by(owner):
-        finished(_persevere(job, run, client, about["driver"], allow_environment_change))
+    with recorded_job(run, **about) as finished, claims.owned_by(owner, about["driver"]):
+        finished(_persevere(job, run, client, about, allow_environment_change))
 
 
-def _persevere(job: Job, run: Run, client: Any, me: str, allow_environment_change: bool) -> dict[str, Any]:
+def _persevere(
+    job: Job, run: Run, client: Any, about: dict[str, Any], allow_environment_change: bool
+) -> dict[str, Any]:
     """Do the job; where workers died or a former driver was in the way, go on from the last round."""
+    me = about["driver"]
+    control = Control(should_stop=lambda: requests.replaced(run.path, me), submission=about["submission"])
     where, left = Where(job.cluster, client), RETRIES
     while True:
         before = _newest_round(run)
         try:
             return perform(
-                job, run, lambda: where, Control(), allow_environment_change=allow_environment_change
+                job, run, lambda: where, control, allow_environment_change=allow_environment_change
             )
         except (ClusterLost, ManifestConflict) as error:
             left = RETRIES if _newest_round(run) != before else left - 1
@@ -139,8 +157,7 @@ def _persevere(job: Job, run: Run, client: Any, me: str, allow_environment_chang
 def _may_go_on(error: Exception, run: Run, client: Any, me: str) -> bool:
     if isinstance(error, ClusterLost):
         return bool(client.status == "running")
-    found = requests.announced_driver(run.path)
-    return found is not None and found["driver"] == me
+    return not requests.replaced(run.path, me)
 
 
 def _newest_round(run: Run) -> int:

@@ -165,8 +165,11 @@ class Job:
         nothing = dict.fromkeys(_STATUS) | {"stage": "waiting", "metrics": {}}
         for event in open_events(self.run).read():
             if event.get("submission") == self._submission:
-                refused = event["kind"] == events.JOB_REFUSED
-                return nothing | {"state": "failed", "error": event.get("error")} if refused else None
+                if event["kind"] == events.JOB_REFUSED:
+                    return nothing | {"state": "failed", "error": event.get("error")}
+                if event["kind"] == events.JOB_CANCELLED:
+                    return nothing | {"state": "interrupted", "reason": event.get("reason")}
+                return None
         return nothing | {"state": "running"} if time.monotonic() < self._waits_until else None
 
     def exit_code(self, found: Mapping[str, Any]) -> int:

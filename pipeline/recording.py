@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterLost
-from ..storage import events
+from ..storage import events, requests
 from ..storage.errors import ManifestConflict
 from .errors import Interrupted, exit_code, one_line
-from .train import Event, RoundCommitted, RunFinished, RunStarted
+from .train import Event, RoundCommitted, RunFinished, RunStarted, never
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,16 +42,20 @@ def recorded_run(run: Run, *, of_job: bool) -> Iterator[None]:
 def recorded_job(run: Run, **about: Any) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Write that a whole job began and how it ended, and give signs of life meanwhile.
 
-    Yields a function that is told the result.
+    Yields a function that is told the result.  A driver whose place another one has taken writes no end but
+    that: the job goes on.
     """
-    log = run.directory.events()
+    log, driver = run.directory.events(), about.get("driver")
 
     def finished(result: dict[str, Any]) -> None:
         log.append(events.JOB_FINISHED, result=result)
 
-    with events.Heartbeat(run.path):
+    def overtaken() -> bool:
+        return driver is not None and requests.replaced(run.path, driver)
+
+    with events.Heartbeat(run.path, taken_over=overtaken):
         log.append(events.JOB_STARTED, **about)
-        with _ending(log, events.JOB_INTERRUPTED, events.JOB_FAILED):
+        with _ending(log, events.JOB_INTERRUPTED, events.JOB_FAILED, overtaken):
             yield finished
 
 
@@ -83,16 +87,18 @@ def as_event(recorded: dict[str, Any]) -> Event | None:
 
 
 @contextmanager
-def _ending(log: events.Events, interrupted: str, failed: str) -> Iterator[None]:
+def _ending(
+    log: events.Events, interrupted: str, failed: str, overtaken: Callable[[], bool] = never
+) -> Iterator[None]:
     """Write how what is done inside ended, unless it ended well."""
     try:
         yield
-    except (Interrupted, KeyboardInterrupt, ClusterLost) as stop:
-        log.append(interrupted, reason=one_line(stop))
-        raise
-    except ManifestConflict as conflict:
-        log.append("overtaken", error=one_line(conflict))  # the run itself goes on, with the winner
-        raise
     except BaseException as error:
-        log.append(failed, error=one_line(error), type=type(error).__name__, exit_code=exit_code(error))
+        if isinstance(error, ManifestConflict) or overtaken():
+            log.append("overtaken", error=one_line(error))  # the run itself goes on, with the winner
+        elif isinstance(error, Interrupted | KeyboardInterrupt | ClusterLost):
+            log.append(interrupted, reason=one_line(error))
+        else:
+            told = {"error": one_line(error), "type": type(error).__name__, "exit_code": exit_code(error)}
+            log.append(failed, **told)
         raise

@@ -93,7 +93,7 @@ def perform(
     log = run.directory.events()
 
     def enter(stage: str) -> None:
-        cancelled = requests.stop_asked(run.path)
+        cancelled = control.stop_asked(run.path)
         if stage != "train" and (cancelled is not None or control.should_stop()):
             raise Interrupted(model.state.round, run.path, cancelled)
         log.append("stage", stage=stage)

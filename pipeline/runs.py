@@ -41,13 +41,18 @@ class Control:
     """How a caller follows a run and stops it.
 
     ``of_job``: training is a part of a job, which gives the signs of life and has taken back an old request
-    to stop.
+    to stop.  ``submission``: the one whose job it is, which can be asked to stop by name.
     """
 
     emit: Callable[[Event], None] = ignore
     note: Callable[[str], None] | None = None
     should_stop: Callable[[], bool] = never
     of_job: bool = False
+    submission: str | None = None
+
+    def stop_asked(self, run: Place) -> str | None:
+        """Return who has asked for a stop through the run's folder and when, None if nobody has."""
+        return requests.stop_asked(run, self.submission)
 
 
 def start(
@@ -116,7 +121,7 @@ def go_on(
         with open_executor(
             where, shared=run.path, allow_environment_change=allow_environment_change, note=control.note
         ) as executor:
-            state = _train(run, executor, checkpoints, emit, control.should_stop)
+            state = _train(run, executor, checkpoints, emit, control)
         reader = run.dataset.reader()
         model = Model(run.method, state, DataInfo(reader.n_rows, reader.n_features, reader.dtype))
         model = _save(model, target)
@@ -131,7 +136,7 @@ def _train(
     executor: Executor,
     checkpoints: Checkpoints,
     emit: Callable[[Event], None],
-    should_stop: Callable[[], bool],
+    control: Control,
 ) -> RoundState:
     preprocess = run.preprocess
     moments = None
@@ -147,10 +152,10 @@ def _train(
             run.config.seed,
             emit,
             moments=moments,
-            should_stop=lambda: should_stop() or requests.stop_asked(run.path) is not None,
+            should_stop=lambda: control.should_stop() or control.stop_asked(run.path) is not None,
         )
     except Interrupted as stop:
-        raise Interrupted(stop.round, run.path, requests.stop_asked(run.path)) from None
+        raise Interrupted(stop.round, run.path, control.stop_asked(run.path)) from None
 
 
 def _save(model: Model, target: Place) -> Model:

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from .places import Place
 
 CLAIM = ".writer.json"
-_OWNER: ContextVar[str | None] = ContextVar("owner of claims", default=None)
+_OWNER: ContextVar[dict[str, str] | None] = ContextVar("owner of claims", default=None)
 
 
 @contextlib.contextmanager
-def owned_by(owner: str) -> Iterator[None]:
-    """While entered, claim in the name of ``owner``, and take over what another process claimed in it.
+def owned_by(owner: str, writer: str) -> Iterator[None]:
+    """While entered, claim in the name of ``owner``, and take over what its other writers have claimed.
 
     For a writer that is moved to another machine, from where nobody can tell that its first process is dead.
-    Two that live at once, because the first is only cut off, must write the same.
+    Two that live at once, because the first is only cut off or not told yet, must write the same.
     """
-    token = _OWNER.set(owner)
+    token = _OWNER.set({"owner": owner, "writer": writer})
     try:
         yield
     finally:
@@ -110,8 +110,7 @@ def release_folder(path: Place) -> None:
 def abandon(path: Place) -> None:
     """Remove what this process has begun to write, unless another one has taken it over."""
     claim = _read(path)
-    ours = (claim.get("where"), claim.get("pid")) == (_where(), os.getpid())
-    if (claim and not ours) or (path / "zarr.json").exists():
+    if (claim and _writer(claim) != _writer(_me())) or (path / "zarr.json").exists():
         return
     if not isinstance(path, ObjectPath):  # a kill must not leave a part of it, unclaimed, under its name
         aside = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
@@ -125,10 +124,9 @@ def abandoned(path: Place) -> bool:
     if (path / "zarr.json").exists() or not (path / CLAIM).is_file():
         return False
     claim = _read(path)
-    pid = claim.get("pid")
-    me = {"where": _where(), "pid": os.getpid()}
-    if claim.get("owner") is not None and claim["owner"] == _OWNER.get():
-        return {name: claim.get(name) for name in me} != me
+    pid, me = claim.get("pid"), _me()
+    if claim.get("owner") is not None and claim["owner"] == me.get("owner"):
+        return _writer(claim) != _writer(me)
     if claim.get("where") != _where() or type(pid) is not int or not 0 < pid < 2**31:
         return False
     try:
@@ -141,8 +139,15 @@ def abandoned(path: Place) -> bool:
 
 
 def _claim(content: str | None = None) -> bytes:
-    claim = {"where": _where(), "pid": os.getpid(), "owner": _OWNER.get(), "content": content}
-    return json.dumps({name: value for name, value in claim.items() if value is not None}).encode()
+    return json.dumps(_me() | ({} if content is None else {"content": content})).encode()
+
+
+def _me() -> dict[str, Any]:
+    return {"where": _where(), "pid": os.getpid(), **(_OWNER.get() or {})}
+
+
+def _writer(claim: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(claim.get(name) for name in ("where", "pid", "writer"))
 
 
 def _read(path: Place) -> dict[str, Any]:

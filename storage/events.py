@@ -31,6 +31,7 @@ from .processes import has_ended, this_process
 from .s3_objects import objects_at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 logger = logging.getLogger("bitfleet.storage")
@@ -41,6 +42,7 @@ RUN_FAILED = "run_failed"
 RUN_INTERRUPTED = "run_interrupted"
 JOB_SUBMITTED = "job_submitted"
 JOB_REFUSED = "job_refused"  # before it began: whatever else is in this run's folder is not touched by it
+JOB_CANCELLED = "job_cancelled"  # likewise
 JOB_STARTED = "job_started"
 JOB_FINISHED = "job_finished"
 JOB_FAILED = "job_failed"
@@ -141,10 +143,19 @@ class Heartbeat:
         The run's folder.
     interval : float
         Seconds between beats.
+    taken_over : callable, optional
+        Tells at the end whether another driver is at work, whose heartbeat it then is.
     """
 
-    def __init__(self, run: str | os.PathLike[str], interval: float = HEARTBEAT_INTERVAL) -> None:
+    def __init__(
+        self,
+        run: str | os.PathLike[str],
+        interval: float = HEARTBEAT_INTERVAL,
+        *,
+        taken_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._store = objects_at(run)
+        self._taken_over = taken_over
         self._interval = interval
         self._id = uuid.uuid4().hex
         self._stop = threading.Event()
@@ -164,9 +175,8 @@ class Heartbeat:
         self._stop.set()
         self._thread.join()
         try:
-            if (
-                json.loads(self._store.read(HEARTBEAT, _MAX_EVENT_BYTES))["id"] == self._id
-            ):  # else another driver's
+            last = json.loads(self._store.read(HEARTBEAT, _MAX_EVENT_BYTES))["id"]
+            if last == self._id and not self._taken_over():
                 self._store.delete(HEARTBEAT)
         except (OSError, StorageError, ValueError, LookupError, TypeError) as failure:
             logger.debug("the heartbeat was not removed: %s", failure)

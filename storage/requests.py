@@ -2,8 +2,9 @@
 
 ::
 
-    cancel.json   somebody asks the driver, wherever it is, to stop after the round at hand
-    driver.json   which driver a submitted job has at present
+    cancel.json               somebody asks the driver, wherever it is, to stop after the round at hand
+    cancel-<submission>.json  the same, meant for the drivers of one submission alone
+    driver.json               which driver a submitted job has at present
 
 Neither is part of the run's state: without them a run is only harder to follow and to stop.
 """
@@ -25,28 +26,31 @@ from .s3_objects import objects_at
 logger = logging.getLogger("bitfleet.storage")
 
 CANCEL = "cancel.json"
+CANCEL_ONE = "cancel-{}.json"
 DRIVER = "driver.json"
 _MAX_BYTES = 2**16
 
 
 def ask_to_stop(run: str | os.PathLike[str], submission: str | None = None) -> None:
     """Ask the run's driver to stop after the round at hand; a submission may be meant that has not begun."""
-    _put(run, CANCEL, {} if submission is None else {"submission": submission})
+    _put(run, CANCEL if submission is None else CANCEL_ONE.format(submission), {})
 
 
-def stop_asked(run: str | os.PathLike[str]) -> str | None:
-    """Return who has asked for a stop and when, None if nobody has."""
-    request = _read(run, CANCEL)
-    if request is None:
-        return None
-    return f"by process {request.get('pid')} on {request.get('host')} at {request.get('time')}"
+def stop_asked(run: str | os.PathLike[str], submission: str | None = None) -> str | None:
+    """Return who has asked the driver, or that of a submission, to stop and when; None if nobody has."""
+    return withdrawn_for_good(run, submission) or _asked(run, CANCEL)
 
 
-def withdraw(run: str | os.PathLike[str], submission: str | None = None) -> None:
-    """Take back a request to stop, unless it means this submission: who starts a run wants it to go on."""
-    request = None if submission is None else _read(run, CANCEL)
-    if request is not None and request.get("submission") == submission:
-        return
+def withdrawn_for_good(run: str | os.PathLike[str], submission: str | None) -> str | None:
+    """Return who has asked just this submission to stop, begun or not, and when; None if nobody has."""
+    return None if submission is None else _asked(run, CANCEL_ONE.format(submission))
+
+
+def withdraw(run: str | os.PathLike[str]) -> None:
+    """Take back a request that means whichever driver there is: who starts a run wants it to go on.
+
+    What means one submission stays: that one may still be on its way to a worker.
+    """
     try:
         objects_at(run).delete(CANCEL)
     except OSError as error:
@@ -64,6 +68,19 @@ def announced_driver(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     if found is None or not isinstance(found.get("generation"), int):
         return None
     return found
+
+
+def replaced(run: str | os.PathLike[str], driver: str) -> bool:
+    """Tell whether another driver than this one has been announced since."""
+    found = announced_driver(run)
+    return found is not None and found.get("driver") != driver
+
+
+def _asked(run: str | os.PathLike[str], key: str) -> str | None:
+    request = _read(run, key)
+    if request is None:
+        return None
+    return f"by process {request.get('pid')} on {request.get('host')} at {request.get('time')}"
 
 
 def _put(run: str | os.PathLike[str], key: str, content: dict[str, Any]) -> None:

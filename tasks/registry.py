@@ -4,34 +4,9 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import is_dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
-
-from .methods.agh import AGH
-from .methods.biohash import BioHash
-from .methods.bosl import BOSL
-from .methods.bre import BRE
-from .methods.cbe import CBE
-from .methods.eigenfunction_ssh import EigenfunctionSSH
-from .methods.fruitfly import FruitFly
-from .methods.isohash import IsoHash
-from .methods.itq import ITQ
-from .methods.klsh import KLSH
-from .methods.knnh import KNNH
-from .methods.lsh import LSH
-from .methods.mdsh import MDSH
-from .methods.nibh import NIBH
-from .methods.nibh_cg import NIBHCG
-from .methods.nystrom import Nystrom
-from .methods.posh import POSH
-from .methods.pursuit_hash import PursuitHash
-from .methods.shd import SHD
-from .methods.sign import Sign
-from .methods.sklsh import SKLSH
-from .methods.sparse_coding import SparseCoding
-from .methods.spectral_hashing import SpectralHashing
-from .methods.spherical_hash import SphericalHash
-from .methods.ssbc import SSBC
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -40,32 +15,32 @@ if TYPE_CHECKING:
 
 GROUP = "bitfleet.methods"
 
-METHODS: dict[str, type[Method]] = {
-    "sign": Sign,
-    "lsh": LSH,
-    "itq": ITQ,
-    "knnh": KNNH,
-    "ssbc": SSBC,
-    "nystrom": Nystrom,
-    "isohash": IsoHash,
-    "spectral_hashing": SpectralHashing,
-    "mdsh": MDSH,
-    "eigenfunction_ssh": EigenfunctionSSH,
-    "cbe": CBE,
-    "sklsh": SKLSH,
-    "agh": AGH,
-    "klsh": KLSH,
-    "shd": SHD,
-    "bre": BRE,
-    "nibh": NIBH,
-    "nibh_cg": NIBHCG,
-    "fruit_fly": FruitFly,
-    "biohash": BioHash,
-    "spherical_hash": SphericalHash,
-    "posh": POSH,
-    "pursuit_hash": PursuitHash,
-    "sparse_coding": SparseCoding,
-    "bosl": BOSL,
+METHODS = {  # name: module:class, imported when it is asked for
+    "sign": "sign:Sign",
+    "lsh": "lsh:LSH",
+    "itq": "itq:ITQ",
+    "knnh": "knnh:KNNH",
+    "ssbc": "ssbc:SSBC",
+    "nystrom": "nystrom:Nystrom",
+    "isohash": "isohash:IsoHash",
+    "spectral_hashing": "spectral_hashing:SpectralHashing",
+    "mdsh": "mdsh:MDSH",
+    "eigenfunction_ssh": "eigenfunction_ssh:EigenfunctionSSH",
+    "cbe": "cbe:CBE",
+    "sklsh": "sklsh:SKLSH",
+    "agh": "agh:AGH",
+    "klsh": "klsh:KLSH",
+    "shd": "shd:SHD",
+    "bre": "bre:BRE",
+    "nibh": "nibh:NIBH",
+    "nibh_cg": "nibh_cg:NIBHCG",
+    "fruit_fly": "fruitfly:FruitFly",
+    "biohash": "biohash:BioHash",
+    "spherical_hash": "spherical_hash:SphericalHash",
+    "posh": "posh:POSH",
+    "pursuit_hash": "pursuit_hash:PursuitHash",
+    "sparse_coding": "sparse_coding:SparseCoding",
+    "bosl": "bosl:BOSL",
 }
 
 
@@ -84,7 +59,9 @@ def get(name: str) -> type[Method]:
         package offers under this name is none or cannot be imported.
     """
     if name in METHODS:
-        return METHODS[name]
+        module, _, cls = METHODS[name].partition(":")
+        method: type[Method] = getattr(import_module(f".methods.{module}", __package__), cls)
+        return method
     for point in entry_points(group=GROUP, name=name):
         return _loaded(point)
     close = difflib.get_close_matches(str(name).lower(), names(), n=1, cutoff=0.5)

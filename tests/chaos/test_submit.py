@@ -141,7 +141,6 @@ def test_cancelled_and_submitted_again(site, data, expected, tmp_path):
     assert (result["model"], result["codes"]) == expected
 
 
-@pytest.mark.long  # fails now and then: the cancelled driver and its successor may meet at the codes
 def test_jobs_wait_for_the_only_worker_of_one_thread(data, expected, tmp_path, monkeypatch):
     monkeypatch.setattr("bitfleet.pipeline.job.WORKER_SECONDS", 0.1)
     requests.ask_to_stop(tmp_path / "run")  # and was heard, the day before

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from bitfleet.tasks.moments import Moments
 from bitfleet.tasks.protocols import Block, DataInfo, LeafPlan, RowIndices
-from bitfleet.tasks.registry import METHODS
+from bitfleet.tasks.registry import METHODS, get
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ CASES = {**{name: (name, {}) for name in METHODS}, **OTHERS}
 def first_and_later(case: str) -> list[Any]:
     """The accumulators of a method's first four rounds, as far as they merge."""
     name, own = CASES[case]
-    cls = METHODS[name]
+    cls: Any = get(name)
     method = cls(**{k: v for k, v in {**SMALL, **own}.items() if k in cls.__dataclass_fields__})
     X = np.random.default_rng(3).normal(size=(40, FEATURES))
     state, found = method.start(DataInfo(40, FEATURES, "float64"), 0), []

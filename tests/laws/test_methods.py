@@ -11,7 +11,7 @@ import pytest
 from bitfleet.tasks.kernels import accumulate, coding, decoding, euclidean, exact, pack, pursuit, walk, wta
 from bitfleet.tasks.moments import Moments
 from bitfleet.tasks.protocols import Block, BlockPair, DataInfo, LeafPlan, RoundState, RowIndices
-from bitfleet.tasks.registry import METHODS
+from bitfleet.tasks.registry import METHODS, get
 
 SMALL = {"n_bits": 12, "n_active": 3, "n_iter": 3, "n_epochs": 3, "n_components": None}
 SHIFTED = ("sklsh",)  # random offsets: the mean is a point like any other
@@ -24,9 +24,9 @@ OWN: dict[str, dict[str, Any]] = {
 
 def build(name: str, **parameters: Any) -> Any:
     """A small method: of the parameters those that it has."""
-    fields = METHODS[name].__dataclass_fields__
+    fields = get(name).__dataclass_fields__
     table = {**SMALL, **OWN.get(name, {}), **parameters}
-    return METHODS[name](**{k: v for k, v in table.items() if k in fields})
+    return get(name)(**{k: v for k, v in table.items() if k in fields})
 
 
 def summed(method: Any, state: RoundState, X: np.ndarray, block_rows: int) -> dict[str, np.ndarray]:

@@ -137,20 +137,35 @@ def test_only_folders_of_the_dead_are_removed(tmp_path):
 
 def test_a_writer_that_was_moved_takes_over_what_is_its_own(tmp_path):
     path = tmp_path / "codes.zarr"
-    with claims.owned_by("job"):
+    with claims.owned_by("job", "first"):
         write_codes(path)
         with pytest.raises(DestinationExists, match="is being written"):
             write_codes(path)  # by this very process
     claim = json.loads((path / claims.CLAIM).read_text())
     (path / claims.CLAIM).write_text(json.dumps(claim | {"where": "another machine"}))
     for owner in ("another job", "job"):
-        with claims.owned_by(owner):
+        with claims.owned_by(owner, "first"):
             assert claims.abandoned(path) == (owner == "job")
     with pytest.raises(DestinationExists, match="is being written"):
         write_codes(path)
-    with claims.owned_by("job"):
+    with claims.owned_by("job", "first"):
         write_codes(path)
     assert json.loads((path / claims.CLAIM).read_text())["pid"] == os.getpid()
+
+
+def test_the_next_driver_of_a_job_takes_over_from_one_in_the_same_process(tmp_path):
+    path = tmp_path / "codes.zarr"
+    with claims.owned_by("job", "first"):
+        writer = write_codes(path)
+        receipt = writer.write(0, np.ones((2, 1), np.uint8))
+    with claims.owned_by("job", "second"):
+        write_codes(path)
+    with claims.owned_by("job", "first"):
+        claims.abandon(path)  # is not its own any more
+        with pytest.raises(CorruptObject, match="chunks are missing"):
+            codes.finish_codes(path, [receipt])
+    assert path.exists()
+    assert not (path / "zarr.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["dataset", "codes"])

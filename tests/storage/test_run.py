@@ -145,9 +145,15 @@ def test_requests_to_stop_are_seen_and_taken_back(tmp_path):
     requests.withdraw(tmp_path)
     requests.withdraw(tmp_path)
     assert requests.stop_asked(tmp_path) is None
+    requests.ask_to_stop(tmp_path, "s")  # by name: nobody else stops, nor takes it back
+    requests.withdraw(tmp_path)
+    assert requests.stop_asked(tmp_path) is requests.stop_asked(tmp_path, "t") is None
+    assert requests.stop_asked(tmp_path, "s") is not None
     requests.announce_driver(tmp_path, "s", 3, "d")
     found = requests.announced_driver(tmp_path)
     assert (found["submission"], found["generation"], found["driver"]) == ("s", 3, "d")
+    assert not requests.replaced(tmp_path, "d")
+    assert requests.replaced(tmp_path, "c")
     (tmp_path / "driver.json").write_text('{"generation": "x"}')
     (tmp_path / "cancel.json").write_text("{")
     assert requests.announced_driver(tmp_path) is requests.stop_asked(tmp_path) is None
