@@ -8,6 +8,8 @@ from numba.extending import intrinsic
 
 from ._numba import jit
 
+_WIDE = '"prefer-vector-width"="512"'  # LLVM shuns the widest registers; the product beside it uses them
+
 
 @intrinsic
 def _unlike(typing_context, left, right):  # type: ignore[no-untyped-def]
@@ -15,6 +17,7 @@ def _unlike(typing_context, left, right):  # type: ignore[no-untyped-def]
     signature = types.int32(left, right)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        set.add(builder.function.attributes, _WIDE)  # llvmlite names no attribute of this form
         ones = builder.ctpop(builder.xor(*arguments))
         narrow = context.get_value_type(types.int32)
         return ones if ones.type == narrow else builder.trunc(ones, narrow)

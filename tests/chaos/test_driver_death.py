@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import bitfleet as bf
 import pytest
+from bitfleet.storage.clean import clean_run
 from bitfleet.storage.faults import POINTS
 from bitfleet.storage.objects import LocalObjects
 from bitfleet.storage.rounds import read_chain
+from bitfleet.storage.verify import verify_run
 from chaos_cases import METHODS
 
 if TYPE_CHECKING:
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_finished(cli, run: Path, data: Path, expected: tuple[str, str]) -> None:
+def check_finished(run: Path, data: Path, expected: tuple[str, str]) -> None:
     """The run ends in the undisturbed bits, verifies clean and leaves nothing behind after cleaning."""
     assert bf.load(run).digest == expected[0]
     assert bf.encode(run, data, run.parent / "codes.zarr").digest == expected[1]
-    assert cli("verify", run, "--json")["problems"] == []
-    cli("clean", run, "--grace", "0", "--json")
-    assert cli("verify", run, "--json")["problems"] == []
+    assert verify_run(run) == []
+    clean_run(run, grace_seconds=0)
+    assert verify_run(run) == []
     chain = read_chain(LocalObjects(run))
     assert [m.round for m in chain] == list(range(len(chain)))
     named = {record.path for m in chain for record in m.objects}
@@ -42,9 +44,14 @@ def test_killed_at_every_point_of_a_commit(cli, driver, data, undisturbed, tmp_p
     process = driver(run, "posh", point, 3, "kill")
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
-    assert cli("verify", run, "--json")["problems"] == []
-    cli("resume", run, "--scheduler", "serial")
-    check_finished(cli, run, data, undisturbed("posh"))
+    assert verify_run(run) == []
+    if point == "commit.before_manifest":
+        assert cli("verify", run, "--json")["problems"] == []
+        cli("resume", run, "--scheduler", "serial")
+        cli("clean", run, "--grace", "0", "--json")
+    else:  # in this process, which has everything loaded
+        bf.resume(run, scheduler="serial")
+    check_finished(run, data, undisturbed("posh"))
 
 
 # one method for each shape of state; the others in the long tests, since each starts several processes
@@ -59,13 +66,13 @@ SHAPES = ("itq", "spherical_hash", "ssbc-sketch")
         if case != "posh"
     ],
 )
-def test_every_method_survives_its_driver(cli, driver, data, undisturbed, tmp_path, case):
+def test_every_method_survives_its_driver(driver, data, undisturbed, tmp_path, case):
     run = tmp_path / "run"
     process = driver(run, case, "commit.before_manifest", 1, "kill")
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
-    cli("resume", run, "--scheduler", "serial")
-    check_finished(cli, run, data, undisturbed(case))
+    bf.resume(run, scheduler="serial")
+    check_finished(run, data, undisturbed(case))
 
 
 def test_killed_before_the_first_round(cli, driver, data, undisturbed, tmp_path):
@@ -74,7 +81,7 @@ def test_killed_before_the_first_round(cli, driver, data, undisturbed, tmp_path)
     process.communicate(timeout=120)
     assert bf.resume(run).digest == undisturbed("itq")[0]
     cli("resume", run)  # a finished run: nothing to do, no error
-    check_finished(cli, run, data, undisturbed("itq"))
+    check_finished(run, data, undisturbed("itq"))
 
 
 def test_a_paused_driver_that_was_overtaken_is_refused(cli, driver, data, undisturbed, tmp_path):
@@ -86,7 +93,7 @@ def test_a_paused_driver_that_was_overtaken_is_refused(cli, driver, data, undist
     _, complaint = paused.communicate(timeout=60)
     assert paused.returncode == 4, complaint
     assert "committed by" in complaint
-    check_finished(cli, run, data, undisturbed("posh"))
+    check_finished(run, data, undisturbed("posh"))
 
 
 def test_two_drivers_on_one_run(cli, data, undisturbed, tmp_path):
@@ -100,7 +107,7 @@ def test_two_drivers_on_one_run(cli, data, undisturbed, tmp_path):
     for complaint, code in ends:
         if code == 4:
             assert "committed by" in complaint
-    check_finished(cli, run, data, undisturbed("posh"))
+    check_finished(run, data, undisturbed("posh"))
 
 
 def test_the_command_line_paused_anywhere_and_overtaken_is_refused(cli, data, tmp_path):
