@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from bitfleet.storage.object_paths import ObjectPath
     from distributed import Client
+
+# an example may be the one that compiles a kernel, or wait for a busy machine
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -53,8 +53,14 @@ def check_finished(driver, path: Path, *, debris: bool) -> None:
 # --- killed ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize(
+    ("number", "point"),
+    [
+        pytest.param(number, point, marks=pytest.mark.long if number == 0 and "before" in point else ())
+        for number in (0, 3)
+        for point in POINTS
+    ],
+)
 def test_a_driver_killed_at_any_point_of_a_commit_resumes_to_the_same_bits(driver, tmp_path, point, number):
     if point == "retention.before_delete" and number == 0:
         number = 2  # the first round that supersedes another

@@ -236,7 +236,15 @@ def test_an_interrupted_ingest_leaves_nothing(tmp_path, x):
     assert not (tmp_path / "a.zarr").exists()
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.idx.gz", "a.fvecs", "a.h5", "a.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.npy",
+        "a.h5",
+        "a.parquet",
+        *(pytest.param(n, marks=pytest.mark.long) for n in ("a.npz", "a.idx.gz", "a.fvecs")),
+    ],
+)
 def test_memory_is_bounded_by_blocks_not_by_the_file(tmp_path, name):
     """Twice the file takes the same memory, which is less than the smaller one."""
     digits = np.random.default_rng(0).integers(0, 255, (80_000, 128)).astype(np.float32)
