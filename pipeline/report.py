@@ -60,7 +60,13 @@ class RunFacts:
     @property
     def label(self) -> str:
         """The method as people call it, with the length of its codes."""
-        return method_label(self.config.get("method", {}))
+        return method_label(self.method)
+
+    @property
+    def method(self) -> Mapping[str, Any]:
+        """What the run's configuration, which may be a stranger's, says of the method."""
+        table = self.config.get("method")
+        return table if isinstance(table, dict) else {}
 
 
 def write_report(
@@ -175,7 +181,8 @@ def _distortion(runs: Sequence[RunFacts]) -> list[html.Markup]:
     tables, warnings = [], []
     for run in runs:
         scalars = run.rounds[-1].scalars if run.rounds else {}
-        n_bits = int(run.config.get("method", {}).get("n_bits", 0))
+        n_bits = run.method.get("n_bits")
+        n_bits = n_bits if isinstance(n_bits, int) else 0
         if found := facts(scalars, n_bits):
             rows = [(_DISTORTION[name], _short(value)) for name, value in found.items()]
             tables.append((run.label, html.facts(rows)))

@@ -1,4 +1,4 @@
-"""Following the run of a stranger: whatever its event log holds, it is told or passed over."""
+"""Following the run of a stranger: whatever its files hold, it is told or passed over."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def test_any_end_has_an_exit_code(run: Path, line: str, code: int) -> None:
     with pytest.raises(bf.JobFailed) as failed:
         bf.Job(run).result(timeout=5)
     assert failed.value.code == code
+
+
+@pytest.mark.parametrize("table", [7, None, {"name": [1], "n_bits": [1]}, {"name": "lsh", "n_bits": "<b>"}])
+def test_any_configuration_has_a_report(tmp_path: Path, table: object) -> None:
+    RunDirectory.create(tmp_path / "run", {"method": table})
+    told = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert told.exit_code == 0, told.stderr
+    assert "<b>" not in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
 def test_events_of_other_types_are_none_of_ours() -> None:
