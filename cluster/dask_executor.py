@@ -10,8 +10,10 @@ The driver holds the pieces in flight and one open node per level and worker, wh
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from distributed.comm import CommClosedError
 
 from ..tasks.protocols import BlockPair, RowIndices, RowRange
@@ -26,7 +28,6 @@ from .worker import Piece, Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
     from distributed import Client, Future
 
     from ..tasks.protocols import BlockAddress, BlockFunction, BlockReader, Program, StateReference
@@ -210,7 +211,8 @@ def _stream(
     """Submit the pieces, a few per worker at a time; yield each as it ends."""
     threads = session.workers()
     most = min(MAX_LEAVES_PER_TASK, _most_addresses(addresses))
-    size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most)
+    leaf_bytes = _leaf_bytes(reader, addresses)
+    size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most, leaf_bytes)
     spans = list(tree.subtrees(len(addresses), size))
     placement = Placement(
         [_position(reader, addresses, span) for span in spans], _slots(threads), IN_FLIGHT_PER_THREAD
@@ -247,6 +249,13 @@ def _most_addresses(addresses: Sequence[BlockAddress]) -> int:
     """Return how many of the addresses one task may carry."""
     longest = max((len(address) for address in addresses if isinstance(address, RowIndices)), default=0)
     return max(1, ADDRESS_BYTES_PER_TASK // (BYTES_PER_ADDRESS + BYTES_PER_INDEX * longest))
+
+
+def _leaf_bytes(reader: BlockReader, addresses: Sequence[BlockAddress]) -> float:
+    """Return how large one leaf's rows are in memory; infinite for pairs, whose work is not in proportion."""
+    if not addresses or isinstance(addresses[0], BlockPair):
+        return math.inf
+    return len(addresses[0]) * reader.n_features * np.dtype(reader.dtype).itemsize
 
 
 def _position(reader: BlockReader, addresses: Sequence[BlockAddress], span: tree.Span) -> float:

@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 from distributed.system import MEMORY_LIMIT
 
+from . import dashboard
 from .errors import ClusterError, PathNotShared
 from .joining import join
 from .launchers import LAUNCHERS, QUEUE_TIMEOUT, Size, launched
@@ -220,18 +221,21 @@ def _local_client(
 def _local_cluster(n_workers: int, threads_per_worker: int, memory_limit: int) -> LocalCluster:
     try:
         with dask.config.set(LOCAL_CONFIG):
-            return LocalCluster(
+            cluster = LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=threads_per_worker,
                 memory_limit=memory_limit,
                 processes=True,
                 host=LOOPBACK,
                 dashboard_address=f"{LOOPBACK}:0",
+                scheduler_kwargs={"dashboard": False},  # until somebody looks
                 preload=[*dask.config.get("distributed.worker.preload"), f"{__package__}.terminal"],
                 silence_logs=logging.CRITICAL,  # that workers come and go is our business, not the user's
             )
     except RuntimeError as error:
         raise ClusterError(f"the workers did not start ({error}). In a script, {_GUARD}") from None
+    dashboard.serve_when_asked(cluster.scheduler)
+    return cluster
 
 
 def _script_is_being_imported() -> bool:

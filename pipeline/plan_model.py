@@ -99,7 +99,8 @@ def round_seconds(costs: RoundCosts, data: Pass, there: Hardware, *, first: bool
     state = 2 * costs.state_bytes / STATE_BANDWIDTH
     if not there.workers:
         return work + merges + costs.advance / there.speed + state + SERIAL_ROUND_SECONDS
-    above = depth(math.ceil(costs.n_leaves / piece_leaves(costs.n_leaves, there, data.fan_in)), data.fan_in)
+    size = piece_leaves(costs.n_leaves, there, data.fan_in, data.file_bytes)
+    above = depth(math.ceil(costs.n_leaves / size), data.fan_in)
     tail = above * (data.fan_in - 1) * (merge + costs.sum_bytes / there.bandwidth)
     return work + merges + tail + costs.advance / there.speed + state + ROUND_SECONDS
 
@@ -112,7 +113,7 @@ def pass_seconds(
     # a core that is idle reads ahead
     alone = not there.workers and (there.cores or 1) > 1
     block = max(compute + data.widen, fetch) if alone else compute + data.widen + fetch
-    size = piece_leaves(n_leaves, there, data.fan_in)
+    size = piece_leaves(n_leaves, there, data.fan_in, data.file_bytes)
     pieces = math.ceil(n_leaves / size)
     working = min(math.ceil(pieces / slots) * size, n_leaves) * block / there.speed
     reading = (1 - kept) * n_leaves * data.file_bytes / there.storage_bandwidth
@@ -130,8 +131,9 @@ def round_network_bytes(costs: RoundCosts, there: Hardware, fan_in: int) -> int:
     return costs.sum_bytes * min(travelling, costs.n_leaves)
 
 
-def piece_leaves(n_leaves: int, there: Hardware, fan_in: int) -> int:
+def piece_leaves(n_leaves: int, there: Hardware, fan_in: int, leaf_bytes: float = math.inf) -> int:
     """Return how many leaves one task adds up."""
     if not there.workers:
         return 1
-    return leaves_per_task(n_leaves, there.workers * there.threads, fan_in, MAX_LEAVES_PER_TASK)
+    threads = there.workers * there.threads
+    return leaves_per_task(n_leaves, threads, fan_in, MAX_LEAVES_PER_TASK, leaf_bytes)

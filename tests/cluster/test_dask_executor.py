@@ -251,6 +251,22 @@ def test_leaves_per_task_leave_enough_tasks_for_everybody(n_leaves, n_threads, f
     assert leaves_per_task(n_leaves, n_threads, fan_in) == expected
 
 
+@pytest.mark.parametrize(
+    ("n_leaves", "leaf_bytes", "expected"),
+    [(63, 100, 1), (64, 100, 8), (100, 2**15, 8), (100, 2**15 + 1, 1), (128, 2**25, 8), (511, 2**12, 8),
+     (512, 2**12, 64)],
+)  # fmt: skip
+def test_tiny_leaves_share_a_task_sooner(n_leaves, leaf_bytes, expected):
+    assert leaves_per_task(n_leaves, 2, 8, leaf_bytes=leaf_bytes) == expected
+
+
+def test_a_hundred_tiny_leaves_are_few_tasks(recording):
+    n_leaves = 100
+    arguments = toys.Formula(4 * n_leaves), toys.leaves(n_leaves), toys.Sum(), toys.EMPTY
+    assert same(DaskExecutor(recording).reduce(*arguments), SERIAL.reduce(*arguments))
+    assert recording.n_tasks < n_leaves / 8 + 8
+
+
 def test_long_addresses_share_fewer_tasks(recording):
     addresses = [RowIndices(tuple(range(i, i + 3000))) for i in range(128)]
     arguments = toys.Formula(4000), addresses, toys.Count(), toys.EMPTY

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -55,6 +56,32 @@ def test_local_workers_are_separate_quiet_and_gone_afterwards(capfd):
     assert gone(pids) == []
     assert client.status == "closed"
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_dashboard_is_loaded_by_the_first_page_that_is_asked_for():
+    code = """
+import sys
+from urllib.request import urlopen
+from bitfleet.cluster.launch import connect
+
+with connect(n_workers=1, memory_limit="700 MiB") as client:
+    base = client.dashboard_link.removesuffix("status")
+    assert urlopen(base + "health").read() == b"ok"
+    assert "bokeh" not in sys.modules
+    assert b"individual-progress" in urlopen(base + "individual-plots.json").read()
+    assert "bokeh" in sys.modules
+    for page in ("status", "workers", ""):
+        assert b"bokeh" in urlopen(base + page).read().lower(), page
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_without_bokeh_the_dashboards_page_tells_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed.dashboard.scheduler", None)  # an import that fails
+    with connect(n_workers=1, memory_limit="700 MiB") as client:
+        for _ in range(2):
+            with urlopen(client.dashboard_link) as answer:
+                assert b"Dask needs bokeh" in answer.read()
 
 
 def test_an_error_inside_closes_the_cluster_too():
