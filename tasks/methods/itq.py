@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..kernels.signs import as_signs
 from ..procrustes import orthogonal_factor, random_orthonormal
 from ..random import stream
 from ..sums import Sums, refuse_infinite
@@ -133,8 +134,7 @@ class Correlation(Sums):
     ) -> dict[str, np.ndarray]:
         correlation, square = state["correlation"].copy(), float(state["square"])
         for rows in tiles:
-            codes = np.where(rows @ self.rotation >= 0, 1.0, -1.0)
-            correlation += rows.T @ codes
+            correlation += rows.T @ as_signs(rows @ self.rotation)
             square += float(np.einsum("ij,ij->", rows, rows))
         count = state["count"] + n
         return {

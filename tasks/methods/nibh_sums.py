@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.spatial.distance import pdist
 
+from ..kernels.signs import as_signs
 from ..procrustes import orthogonal_factor
 from .base import Front
 from .nibh_measure import ByHamming
@@ -134,7 +135,7 @@ class Points:
     def measured(self, weights: np.ndarray) -> ByHamming:
         """Compare Hamming distances of the sign codes with distances, over all pairs or those of a sample."""
         rows = self.rows[:: self._stride()]
-        signs = np.where(rows.astype(np.float64) @ weights >= 0, 1.0, -1.0).astype(np.float32)
+        signs = as_signs(rows.astype(np.float64) @ weights).astype(np.float32)
         hamming = (0.5 * (weights.shape[1] - signs @ signs.T))[self.upper].astype(np.intp)
         distances = self.pairs
         if distances is None:
@@ -157,7 +158,7 @@ def _itq(rows: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """Return ITQ's rotation of the leading columns, zero for the others, shape (r, b)."""
     leading = rows[:, : len(rotation)]
     for _ in range(_ITQ_STEPS):
-        correlation = leading.T @ np.where(leading @ rotation >= 0, 1.0, -1.0)
+        correlation = leading.T @ as_signs(leading @ rotation)
         if not correlation.any():
             break
         rotation = orthogonal_factor(correlation)

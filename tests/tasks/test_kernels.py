@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from bitfleet.tasks.kernels import accumulate, exact, fast, pack, wta
+from bitfleet.tasks.kernels import accumulate, exact, fast, pack, signs, wta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -39,6 +39,17 @@ def test_winners(case: tuple[np.ndarray, int]) -> None:
     np.testing.assert_array_equal(wta.top_active(scores, n_active).tolist(), expected)
     everyone = wta.top_active(scores, scores.shape[1])
     np.testing.assert_array_equal(everyone, np.tile(np.arange(scores.shape[1]), (len(scores), 1)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(score_blocks())
+def test_signs(case: tuple[np.ndarray, int]) -> None:
+    scores, _ = case
+    expected = [[1.0 if score >= 0 else -1.0 for score in row] for row in scores.tolist()]
+    assert signs.as_signs_reference(scores).tolist() == expected
+    got = signs.as_signs(scores)
+    assert got is scores
+    assert got.tolist() == expected
 
 
 @settings(max_examples=200, deadline=None)
