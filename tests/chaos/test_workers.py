@@ -75,7 +75,7 @@ def test_any_order_and_workers_killed_in_mid_round(
     reader = run.dataset.reader()
     # a round reads 8 blocks: one death in the first, one in the second where there is a second
     deaths = [
-        (3, 6 if name in ("lsh", "fruit_fly", "isohash", "sklsh") else 13)[:n_deaths],
+        (3, 6 if name in ("lsh", "fruit_fly", "isohash", "sklsh", "klsh") else 13)[:n_deaths],
         (2, 5)[:n_deaths],
     ]
 
