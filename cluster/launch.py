@@ -47,6 +47,9 @@ LOCAL_CONFIG: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": 20,
     "distributed.nanny.pre-spawn-environ": ONE_THREAD,
     "distributed.worker.profile.enabled": False,
+    # Idle workers would look at the clock 50 times a second: two to three percent of a core each.
+    "distributed.admin.tick.interval": "500 ms",
+    "distributed.admin.system-monitor.interval": "1 s",
 }
 # A worker that died is replaced at once, but on a machine with much else to do that may take longer than
 # the 15 s after which Dask gives up its place for good: in the end there would be no worker left.

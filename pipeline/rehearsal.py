@@ -36,6 +36,7 @@ _COUNTING = threading.Lock()
 MiB = 2**20
 PROCESS_BYTES = 320 * MiB  # interpreter, libraries, compiled kernels; 200 to 250 MiB were measured
 MAX_FILL = 0.8  # of a worker's memory; Dask lets it rest above
+_STEP = 16 * MiB  # of what is advised
 MARGIN = 1.25  # for what libraries allocate behind Python's back
 ROUNDS = 4
 SECONDS = 20.0  # no further round is rehearsed after so long
@@ -75,7 +76,8 @@ class Needs:
         need = self.peak(threads) + (self.driver_bytes if hosts_driver else 0)
         if need <= MAX_FILL * memory_limit:
             return
-        least = -(-need / MAX_FILL // MiB)
+        # what is measured again may be a little more
+        least = -(-1.01 * need / MAX_FILL // _STEP) * _STEP / MiB
         fewer = f", or one thread instead of {threads}" if threads > 1 else ""
         raise ConfigError(
             f"{where} has a memory limit of {memory_limit / MiB:,.0f} MiB, and training needs about "

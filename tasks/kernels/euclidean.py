@@ -39,7 +39,11 @@ def pair_distances(
     else:
         from . import compiled_search
 
-        distances = compiled_search.pair_distances(queries, vectors, query_rows, vector_rows)
+        # one form of each, so that it is compiled once a type
+        vectors = np.ascontiguousarray(vectors).view()
+        vectors.flags.writeable = False
+        rows = (np.array(side, np.int64, ndmin=1) for side in (query_rows, vector_rows))
+        distances = compiled_search.pair_distances(np.array(queries, np.float64), vectors, *rows)
     if not np.isfinite(distances).all():
         raise ValueError(OVERFLOW)
     return distances

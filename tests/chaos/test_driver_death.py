@@ -116,6 +116,7 @@ def test_two_drivers_on_one_run(cli, data, undisturbed, tmp_path):
     check_finished(run, data, undisturbed("posh"))
 
 
+@pytest.mark.long  # a driver paused and overtaken is above
 def test_the_command_line_paused_anywhere_and_overtaken_is_refused(cli, data, tmp_path):
     run = tmp_path / "run"
     paused = cli.start(

@@ -34,7 +34,13 @@ def mortal() -> Iterator[Client]:
 
 
 @pytest.mark.parametrize(
-    ("n_workers", "dtype"), [(1, "float32"), (2, "float32"), (4, "float32"), (4, "float64")]
+    ("n_workers", "dtype"),
+    [
+        (2, "float32"),
+        (4, "float64"),
+        pytest.param(1, "float32", marks=pytest.mark.long),
+        pytest.param(4, "float32", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("case", marked(METHODS))
 def test_any_number_of_workers(
@@ -50,7 +56,7 @@ def test_any_number_of_workers(
     assert (model.digest, codes.digest) == expected
 
 
-DEADLY = ("itq", "posh", "posh-paper")  # the others in the long tests: replacing workers takes time
+DEADLY = ("posh",)  # the others in the long tests: replacing workers takes time
 
 
 @pytest.mark.parametrize(
@@ -105,7 +111,14 @@ def test_any_order_and_workers_killed_in_mid_round(
         assert len(victims(folder)) == n_deaths
 
 
-@pytest.mark.parametrize(("chunk_rows", "dtype"), [(1000, "float32"), (64, "float32"), (7, "float64")])
+@pytest.mark.parametrize(
+    ("chunk_rows", "dtype"),
+    [
+        (7, "float64"),
+        pytest.param(64, "float32", marks=pytest.mark.long),
+        pytest.param(1000, "float32", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("case", marked(METHODS))
 def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk_rows, dtype):
     name, params = method_of(case)
@@ -115,9 +128,12 @@ def test_any_chunking_of_the_input(undisturbed, rechunked, tmp_path, case, chunk
     assert (model.digest, codes.digest) == undisturbed(case, dtype)
 
 
+RESUMED = ("itq", "posh", "posh-paper")
+
+
 @pytest.mark.parametrize(
     "case",
-    [case if case in DEADLY else pytest.param(case, marks=pytest.mark.long) for case in METHODS],
+    [case if case in RESUMED else pytest.param(case, marks=pytest.mark.long) for case in METHODS],
 )
 def test_started_by_one_worker_and_resumed_by_four_with_other_memory(
     clusters, small, data, undisturbed, tmp_path, case

@@ -89,6 +89,7 @@ def test_two_workers_killed_in_mid_round_change_nothing(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long  # two of them are killed below
 def test_the_only_worker_killed_in_mid_round_changes_nothing(tmp_path):
     """Its successor has another address, and tasks that were meant for the dead one do not wait for it."""
     arguments = toys.Formula(80), toys.leaves(20)

@@ -8,14 +8,20 @@ import bitfleet as bf
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
+
+def long(estimator: Any) -> Any:
+    """Leave what has many bits or rounds by itself to the long tests; a smaller one is there, too."""
+    return pytest.param(estimator, marks=pytest.mark.long)
+
+
 ESTIMATORS = [
     bf.Sign(),
     bf.Sign(n_bits=1, center=True),
     bf.LSH(),
     bf.LSH(n_bits=3, n_components=0.9),
-    bf.ITQ(),
+    long(bf.ITQ()),
     bf.ITQ(n_bits=2, n_iter=2),
-    bf.KNNH(),
+    long(bf.KNNH()),
     bf.KNNH(n_bits=2, n_iter=2, n_train=10, neighbors_from="all"),
     bf.IsoHash(),
     bf.SpectralHashing(),
@@ -23,9 +29,9 @@ ESTIMATORS = [
     bf.MDSH(n_bits=3, sigma=0.5, products=True, n_bins=16),
     bf.CBE(n_bits=3),
     bf.SKLSH(),
-    pytest.param(bf.NIBH(), marks=pytest.mark.long),  # 600 steps in each of the checks
+    long(bf.NIBH()),
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5),
-    pytest.param(bf.NIBHCG(), marks=pytest.mark.long),  # 120 searches of all pairs in each of the checks
+    long(bf.NIBHCG()),
     bf.NIBHCG(n_bits=2, n_iter=2),
     bf.NIBH(n_bits=2, n_iter=1, n_steps=5, preset="calibrated", batch_size=8),
     bf.SSBC(),
@@ -38,18 +44,18 @@ ESTIMATORS = [
     bf.KLSH(n_bits=3, n_anchors=20, kernel="linear"),
     bf.SHD(n_bits=3, n_train=20, n_iter=12),
     bf.BRE(n_bits=2, n_train=30, n_mixed=4, n_iter=1),
-    bf.FruitFly(),
+    long(bf.FruitFly()),
     bf.FruitFly(n_bits=8, n_active=2, density=0.5),
     bf.FruitFly(n_bits=8, n_active=2, matrix="orthogonal"),
-    bf.BioHash(),
+    long(bf.BioHash()),
     bf.BioHash(n_bits=8, n_active=2, n_epochs=2),
-    bf.SphericalHash(),
+    long(bf.SphericalHash()),
     bf.SphericalHash(n_bits=8, n_active=2, n_epochs=2, dead_units="reseed"),
     bf.POSH(),
     bf.POSH(n_bits=8, n_active=2, n_epochs=2),
     bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="union"),
     bf.POSH(n_bits=8, n_active=2, n_epochs=1, schedule="paper", batch_size=1),
-    pytest.param(bf.BOSL(), marks=pytest.mark.long),  # solves a 1024-bit problem in each of the checks
+    long(bf.BOSL()),
     bf.BOSL(n_bits=8, n_active=2, n_iter=2),
 ]
 

@@ -333,6 +333,7 @@ DatasetWriter.close = CodesWriter.write = die
 """
 
 
+@pytest.mark.long
 def test_what_a_kill_left_does_not_stand_in_the_way(data: Path) -> None:
     (data / "job.toml").write_text(JOB)
     ingest = ("ingest", data / "x.npz", data / "new.zarr", "--json")
@@ -348,6 +349,7 @@ def test_what_a_kill_left_does_not_stand_in_the_way(data: Path) -> None:
     assert [p.name for p in data.iterdir() if p.name.startswith(".")] == []
 
 
+@pytest.mark.long  # the next test has local workers, too
 def test_a_job_on_a_cluster_gives_the_same(data: Path) -> None:
     (data / "job.toml").write_text(JOB)
     serial = cli("run", data / "job.toml", "--json").json

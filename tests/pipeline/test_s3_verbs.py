@@ -42,6 +42,7 @@ def vectors(tmp_path):
     return tmp_path / "x.npy"
 
 
+@pytest.mark.long  # some twenty processes
 def test_the_way_from_vectors_to_a_report(cli, s3, vectors, tmp_path):
     data, run, codes = s3 / "p/x.zarr", s3 / "p/run", s3 / "p/codes.zarr"
     made = cli("ingest", vectors, data, "--labels", tmp_path / "y.npy", "--chunk-rows", 100)

@@ -133,9 +133,9 @@ bf.stream(sys.argv[1], sys.argv[2], ended=True, n_bits=8, n_anchors=60, first_ro
 @pytest.mark.parametrize(
     ("point", "commit"),
     [
-        ("commit.before_objects", 0),
         ("commit.before_manifest", 2),
-        ("commit.after_manifest", 3),
+        pytest.param("commit.before_objects", 0, marks=pytest.mark.long),
+        pytest.param("commit.after_manifest", 3, marks=pytest.mark.long),
         *(
             pytest.param(p, c, marks=pytest.mark.long)
             for p in POINTS

@@ -150,6 +150,7 @@ bf.stream(sys.argv[1], sys.argv[2], n_bits=8, n_anchors=60, first_rows=300, bloc
 """
 
 
+@pytest.mark.long  # the same with a folder in test_stream.py
 def test_no_row_is_lost_or_repeated_when_killed(s3: ObjectPath, tmp_path: Path) -> None:
     X, dest = rows(), tmp_path / "killed"
     names = drop(s3 / "in", X, ("npz",))

@@ -74,6 +74,7 @@ def test_a_dataset_in_a_bucket_is_the_one_in_a_folder(s3, tmp_path):
         write(s3 / "x.zarr")
 
 
+@pytest.mark.long  # of a local one in test_datasets.py
 def test_damage_to_any_object_of_a_dataset_is_found_when_it_is_opened(s3):
     data = write(s3 / "x.zarr", chunk_rows=50)
     names = [item["path"] for item in data.path.walk()]

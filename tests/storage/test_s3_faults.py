@@ -63,7 +63,7 @@ def test_a_throttled_store_is_waited_for(driver, s3, bad_line):
     "action",
     [
         "lose answer",
-        "cut",
+        pytest.param("cut", marks=pytest.mark.long),
         pytest.param("lose request", marks=pytest.mark.long),
         pytest.param("slow", marks=pytest.mark.long),
     ],
@@ -94,6 +94,7 @@ def test_a_commit_whose_answer_is_lost_is_ours(driver, s3, bad_line):
     check_run(driver, s3 / "run", 3)
 
 
+@pytest.mark.long  # without a real line in test_checkpoints.py
 def test_a_lost_answer_does_not_hide_that_another_driver_won(driver, s3, bad_line, s3_endpoint, monkeypatch):
     run = s3 / "run"
     driver.run(run, 1)

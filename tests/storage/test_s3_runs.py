@@ -58,6 +58,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.long  # of a local run in test_corruption.py
 def test_damage_to_any_object_is_a_named_error(driver, run):
     driver.run(run, 3)
     newest = json.loads((run / "manifests/00000003.json").read_bytes())
