@@ -14,6 +14,7 @@ import numpy as np
 from .kernels.exact import padded_width
 from .kernels.fast import exact_scores_of
 from .kernels.pack import pack_bits, packed_width
+from .rows import checked_rows
 
 _TILE_SCORES = 2**20
 
@@ -94,11 +95,7 @@ def checked_vectors(vectors: np.ndarray, n_features: int) -> np.ndarray:
     ValueError
         If they are not numbers, or of another width.
     """
-    vectors = np.asarray(vectors)
-    if vectors.ndim != 2 or vectors.shape[1] != n_features:
-        raise ValueError(f"expected vectors of shape (m, {n_features}), got {vectors.shape}")
-    if vectors.dtype.kind not in "buif":
-        raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
+    vectors = checked_rows(vectors, n_features)
     if vectors.dtype not in (np.float32, np.float64):
         vectors = vectors.astype(np.float64)
     return np.require(vectors, vectors.dtype.newbyteorder("="), ["C", "A"])

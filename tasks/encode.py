@@ -36,6 +36,7 @@ from .kernels.fast import (
     sure_winners,
 )
 from .kernels.pack import list_active, packed_width
+from .rows import checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ class ProjectionEncoder:
         ValueError
             If the shape is wrong or a row holds NaN, infinity or numbers that overflow float64.
         """
-        vectors = self._check(vectors)
+        vectors = checked_rows(vectors, self.n_features)
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
         encode = self._encode_signs if self.n_active is None else self._encode_winners
         for tile, scores in self._tiles(vectors):
@@ -134,14 +135,6 @@ class ProjectionEncoder:
         if self.n_active is None:
             raise ValueError("dense codes have no list of active bits; use encode")
         return list_active(self.encode(vectors), self.n_active)
-
-    def _check(self, vectors: np.ndarray) -> np.ndarray:
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
-            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
-        if vectors.dtype.kind not in "buif":
-            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
-        return vectors
 
     def _tiles(self, vectors: np.ndarray) -> Iterator[tuple[_Tile, np.ndarray]]:
         """Yield some rows at a time with their fast scores, in buffers that the next ones overwrite."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .kernels.euclidean import pair_distances
+from .rows import checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,11 +126,7 @@ def tiles(vectors: np.ndarray, n_features: int) -> Iterator[tuple[int, np.ndarra
     ValueError
         If the shape or type is wrong, or a row holds NaN or infinity.
     """
-    vectors = np.asarray(vectors)
-    if vectors.ndim != 2 or vectors.shape[1] != n_features:
-        raise ValueError(f"expected vectors of shape (m, {n_features}), got {vectors.shape}")
-    if vectors.dtype.kind not in "buif":
-        raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
+    vectors = checked_rows(vectors, n_features)
     for start in range(0, len(vectors), TILE_ROWS):
         tile = vectors[start : start + TILE_ROWS]
         if tile.dtype not in (np.float32, np.float64):

@@ -30,6 +30,7 @@ from .kernels.exact import exact_scores, fixed_product, padded_width
 from .kernels.pack import list_active, pack_bits, packed_width
 from .kernels.pursuit import SCALE, TAKEN, pursue, quantise
 from .kernels.pursuit import padded_width as lanes_of
+from .rows import checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,11 +134,7 @@ class PursuitEncoder:
         ValueError
             If the shape is wrong or a row holds NaN, infinity or numbers that overflow float64.
         """
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
-            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
-        if vectors.dtype.kind not in "buif":
-            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
+        vectors = checked_rows(vectors, self.n_features)
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
         scores = np.empty((min(_TILE_ROWS, len(vectors)), self._lanes_of(self.n_bits)), self._whole)
         for start, rows in self._tiles(vectors):

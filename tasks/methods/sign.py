@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..kernels.pack import pack_bits, packed_width
+from ..rows import checked_rows
 from .base import LinearMethod, data_info
 from .checks import check_common
 
@@ -110,11 +111,7 @@ class SignEncoder:
         ValueError
             If the shape is wrong or a row holds NaN or infinity.
         """
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.shape[1] != self.n_features:
-            raise ValueError(f"expected vectors of shape (m, {self.n_features}), got {vectors.shape}")
-        if vectors.dtype.kind not in "buif":
-            raise ValueError(f"expected real numbers, got dtype {vectors.dtype}")
+        vectors = checked_rows(vectors, self.n_features)
         packed = np.empty((len(vectors), packed_width(self.n_bits)), np.uint8)
         for start in range(0, len(vectors), _TILE_ROWS):
             rows = vectors[start : start + _TILE_ROWS].astype(np.float64)
