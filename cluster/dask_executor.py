@@ -17,7 +17,7 @@ import numpy as np
 from distributed.comm import CommClosedError
 
 from ..tasks.protocols import BlockPair, RowIndices, RowRange
-from . import fingerprint, tree, worker
+from . import fingerprint, memory_use, tree, worker
 from .embedded import ensure_small
 from .errors import ClusterError, ClusterLost
 from .placement import Placement
@@ -130,6 +130,10 @@ class DaskExecutor:
 
         self._in_session(talk)
         return results  # type: ignore[return-value]
+
+    def peak_bytes(self) -> list[int]:
+        """Return the most memory that the process of each worker has taken, of those that answer soon."""
+        return memory_use.peaks_of_workers(self.client)
 
     def _in_session(self, talk: Callable[[Session], T]) -> T:
         """Do the work; where the last worker died and stranded tasks, once more, without hints."""

@@ -30,7 +30,7 @@ def ensure_small(values: Mapping[str, Any]) -> int:
         except _Full:
             raise GraphTooLarge(
                 f"at most {MAX_EMBEDDED_BYTES:,} bytes may travel with a task, and the {what} "
-                f"({type(value).__name__}) takes it beyond. Keep data in a stored dataset and states in a "
+                f"({type(value).__name__}) takes it beyond. Keep data in a stored data set and states in a "
                 "run directory, on a path that every worker sees."
             ) from None
         total += sink.n_bytes

@@ -60,3 +60,7 @@ class SerialExecutor:
         with one_blas_thread(), reading(reader, addresses) as read:
             state = load_state(reference)
             return [function(state, read(address)) for address in addresses]
+
+    def peak_bytes(self) -> list[int]:
+        """Return nothing: there are no workers."""
+        return []

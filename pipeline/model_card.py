@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from .model import Model
 
 FORMAT, FORMAT_VERSION = "bitfleet-model-card", 1
-_NOT_TOLD = {"metrics", "model", "method", "format", "format_version", "seconds", "paths", "shown", "sha256"}
+_NOT_TOLD = {
+    "metrics", "model", "method", "format", "format_version", "seconds", "peak_bytes", "paths", "shown",
+    "sha256",
+}  # fmt: skip
 
 
 def write_encoder(model: Model, path: Path) -> None:

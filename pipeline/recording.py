@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.errors import ClusterLost
+from ..cluster.memory_use import peak_bytes
 from ..storage import events, requests
 from ..storage.errors import ManifestConflict
 from .errors import Interrupted, exit_code, one_line
@@ -15,8 +16,10 @@ from .train import Event, RoundCommitted, RunFinished, RunStarted, never
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..tasks.protocols import Executor
     from .opening import Run
 
+MEMORY = "memory"
 _KINDS: dict[str, Any] = {"training": RunStarted, "round": RoundCommitted, events.RUN_FINISHED: RunFinished}
 _TYPES: dict[str, Any] = {  # of their fields that are not whole numbers; a log may hold anything
     "method": str,
@@ -57,6 +60,11 @@ def recorded_job(run: Run, **about: Any) -> Iterator[Callable[[dict[str, Any]], 
         log.append(events.JOB_STARTED, **about)
         with _ending(log, events.JOB_INTERRUPTED, events.JOB_FAILED, overtaken):
             yield finished
+
+
+def record_memory(log: events.Events, executor: Executor) -> None:
+    """Write how much memory the processes of a training have taken at most, this one's and its workers'."""
+    log.append(MEMORY, driver_peak_bytes=peak_bytes(), worker_peak_bytes=executor.peak_bytes())
 
 
 def log_to(log: events.Events) -> Callable[[Event], None]:

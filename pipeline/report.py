@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..storage.events import open_events
 from ..storage.places import place
 from ..storage.rounds import read_chain
 from ..storage.run import RunDirectory, status
 from ..storage.s3_objects import objects_at
 from ..tasks import registry
 from . import report_page as html
-from .misgivings import facts, misgivings
 from .progress import FOLLOWED
+from .recording import MEMORY
 from .report_codes import codes_section
 from .report_gallery import Evaluated, gallery
 from .report_neighbors import neighbors_section
 from .report_pictures import Curve, curve_svg
+from .report_promises import promises
 from .results import read_results
 
 if TYPE_CHECKING:
@@ -34,18 +36,6 @@ if TYPE_CHECKING:
     from ..storage.places import Place
 
 NAME = "report.html"
-_DISTORTION = {
-    "delta": "δ, the greatest |λh − c|",
-    "delta_monotone": "δ of the best nondecreasing g(h)",
-    "constant_T": "T, δ of one constant for all pairs",
-    "critical_bits": "M*, bits that δ near 0 takes at least",
-    "lower_bound": "δ ≥, whatever the codes of so many bits",
-    "n_bits": "M, bits",
-}
-_OF_PAIRS = (
-    "Of the pairs of training rows: NIBHCG's δ and T are certified over all of them, NIBH's are of those it "
-    "was measured on. bitfleet distortion certifies them for any codes and rows."
-)
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ def write_report(
     runs = [_facts_of(path) for path in (run, *beside)]
     target = runs[0].path / NAME if dest is None else place(dest)
     main = runs[0]
-    sections = [_metrics(runs), _curves(runs), *_distortion(runs), *_gallery(runs), _provenance(main)]
+    sections = [_metrics(runs), _curves(runs), *promises(runs), *_gallery(runs), _provenance(main)]
     text = html.page(
         f"{main.label} on {str(main.config.get('data', 'data')).rpartition('/')[2]}",
         _subtitle(main),
@@ -167,33 +157,14 @@ def _curves(runs: Sequence[RunFacts]) -> html.Markup:
         return html.section("Learning curve", html.paragraph(text))
     pictures = []
     for curve in curves:
-        ends = f"from {_short(curve.values[0])} to {_short(curve.values[-1])} in round {curve.rounds[-1]}"
+        first, last = html.short(curve.values[0]), html.short(curve.values[-1])
+        ends = f"from {first} to {last} in round {curve.rounds[-1]}"
         svg = curve_svg(curve) or ""
         pictures.append((curve.label, html.Markup(svg + html.paragraph(f"{curve.name} {ends}"))))
     parts = [html.figures(pictures)]
     if not curve_svg(curves[0]):
         parts.append(html.paragraph("Curves are drawn where matplotlib is installed: bitfleet[report]."))
     return html.section("Learning curve", *parts)
-
-
-def _distortion(runs: Sequence[RunFacts]) -> list[html.Markup]:
-    """Return what methods that promise to keep distances have learned of their distortion, or nothing."""
-    tables, warnings = [], []
-    for run in runs:
-        scalars = run.rounds[-1].scalars if run.rounds else {}
-        n_bits = run.method.get("n_bits")
-        n_bits = n_bits if isinstance(n_bits, int) else 0
-        if found := facts(scalars, n_bits):
-            rows = [(_DISTORTION[name], _short(value)) for name, value in found.items()]
-            tables.append((run.label, html.facts(rows)))
-            warnings += [f"Warning, {run.label}: {said}." for said in misgivings(scalars, n_bits)]
-    if not tables:
-        return []
-    return [html.section("Distortion", html.figures(tables), *map(html.paragraph, (*warnings, _OF_PAIRS)))]
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.5g}"
 
 
 def _curve_of(run: RunFacts) -> Curve | None:
@@ -216,7 +187,7 @@ def _provenance(run: RunFacts) -> html.Markup:
     rows = _flat(told)
     if run.results is not None:
         rows.append(("model", run.results["model"]))
-    parts = [html.facts([*rows, *_timings(run)])]
+    parts = [html.facts([*rows, *_timings(run), *_memory(run)])]
     if isinstance(environment, Mapping):
         parts.append(html.fold("Environment", html.facts(_flat(environment))))
     if run.rounds:
@@ -235,6 +206,24 @@ def _timings(run: RunFacts) -> list[tuple[str, str]]:
     if isinstance(seconds, int | float):
         rows.append(("evaluation", f"{seconds:.1f} s"))
     return rows
+
+
+def _memory(run: RunFacts) -> list[tuple[str, str]]:
+    """Return what processes took of memory at most, as far as the run's events and results tell."""
+    told = [event for event in open_events(run.path).read() if event["kind"] == MEMORY]
+    last: Mapping[str, Any] = told[-1] if told else {}
+    rows = [
+        ("peak memory, training", last.get("driver_peak_bytes")),
+        ("peak memory, evaluation", (run.results or {}).get("peak_bytes")),
+    ]
+    workers = last.get("worker_peak_bytes")
+    if isinstance(workers, list) and workers and all(isinstance(peak, int) for peak in workers):
+        rows.insert(1, (f"peak memory, largest of {len(workers)} workers", max(workers)))
+    return [
+        (name, f"{peak / 2**20:,.0f} MiB")
+        for name, peak in rows
+        if isinstance(peak, int) and 0 < peak < 2**60  # a stranger's run may say anything
+    ]
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from .errors import PipelineError
 from .model import load
 from .report_gallery import Evaluated, evaluated_dataset
 from .report_pictures import png_uri
+from .sweep_cells import bytes_per_vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,9 +50,13 @@ def _described(run: Evaluated) -> html.Markup:
     if model.n_bits > _MOST_BITS:
         return html.paragraph(f"{model.n_bits:,} bits are too many for this page: bitfleet describe CODES.")
     codes = model.encode(sample(dataset))
-    found = describe_codes(codes, n_bits=model.n_bits, n_active=getattr(model.method, "n_active", None))
+    n_active = getattr(model.method, "n_active", None)
+    found = describe_codes(codes, n_bits=model.n_bits, n_active=n_active)
+    least = bytes_per_vector({"n_bits": model.n_bits, "n_active": n_active})
+    places = f", {least} as places of ones" if least < codes.shape[1] else ""
     postings = found.postings_per_query / found.n_rows * dataset.n_rows
     rows = [
+        ("bytes of a code", f"{codes.shape[1]}{places}"),
         ("bits that are ever on", f"{found.n_live_bits:,} of {found.n_bits:,}"),
         ("effective bits", f"{found.effective_bits:,.0f}"),
         ("busiest bit", f"on in {found.busiest_bit:.1%}"),

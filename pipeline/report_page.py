@@ -74,6 +74,7 @@ svg { display: block; width: 100%; max-width: 34rem; height: auto; stroke-linejo
 img { display: block; image-rendering: pixelated; background: #000; border-radius: .15rem; }
 details { margin-top: .75rem; } summary { cursor: pointer; font-weight: 600; }
 .facts th { width: 14rem; font-weight: 600; color: var(--soft); } .facts td { overflow-wrap: anywhere; }
+.curves .facts th { width: 55%; }
 footer { margin-top: 1.5rem; color: var(--soft); font-size: .85rem; }
 @media (max-width: 40rem) {
   main { padding: 1.25rem .75rem 3rem; } section { padding: 1rem .8rem; } h1 { font-size: 1.4rem; }
@@ -143,6 +144,11 @@ _POLICY = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script
 def safe(text: object) -> Markup:
     """Return text escaped for use between tags and in quoted attributes."""
     return Markup(escape(str(text), quote=True))
+
+
+def short(value: float) -> str:
+    """Return a number in five figures."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.5g}"
 
 
 def join(parts: Iterable[str]) -> Markup:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cluster.memory_use import peak_bytes
 from ..storage.digest import json_digest
 from ..storage.errors import StorageError
 from ..storage.object_paths import ObjectPath
@@ -82,6 +83,7 @@ def save_results(
         "format_version": FORMAT_VERSION,
         **as_record(result),
         "seconds": seconds,
+        "peak_bytes": peak_bytes(),
         "paths": {"data": _path_of(data, run), "queries": _path_of(queries, run)},
         "shown": _shown(result, _labels_of(queries)),
     }

@@ -21,7 +21,7 @@ from .model import Model, load
 from .opening import Run, checkpoints_of, open_run, prepare
 from .preprocess import moments_of
 from .progress import broadcast
-from .recording import log_to, recorded_run
+from .recording import log_to, record_memory, recorded_run
 from .train import Event, RunFinished, ignore, never, train
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def go_on(
             where, shared=run.path, allow_environment_change=allow_environment_change, note=control.note
         ) as executor:
             state = _train(run, executor, checkpoints, emit, control)
+            record_memory(run.directory.events(), executor)
         reader = run.dataset.reader()
         model = Model(run.method, state, DataInfo(reader.n_rows, reader.n_features, reader.dtype))
         model = _save(model, target)

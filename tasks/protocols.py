@@ -307,3 +307,7 @@ class Executor(Protocol):
     ) -> list[dict[str, Any]]:
         """Run ``function(state, block)`` on each address; results in the order of the addresses."""
         ...
+
+    def peak_bytes(self) -> list[int]:
+        """Return the most memory that the process of each worker has taken since it began."""
+        ...

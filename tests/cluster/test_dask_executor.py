@@ -55,6 +55,13 @@ def test_the_committed_state_is_loaded_once_per_process(client, tmp_path):
     assert same(got, SERIAL.reduce(*arguments))
 
 
+def test_it_tells_what_memory_each_worker_has_taken(client):
+    peaks = DaskExecutor(client).peak_bytes()
+    assert len(peaks) == len(client.nthreads())
+    assert all(2**24 < peak < 2**36 for peak in peaks)
+    assert SERIAL.peak_bytes() == []
+
+
 @pytest.mark.parametrize("n_leaves", [1, 10, 5000])
 def test_a_sequential_accumulator_sees_all_blocks_in_order(two, n_leaves):
     arguments = toys.Formula(n_leaves * 4), toys.leaves(n_leaves), toys.Chain(), toys.EMPTY

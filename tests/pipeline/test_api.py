@@ -92,7 +92,7 @@ def test_what_a_run_keeps(dataset: bf.Dataset, tmp_path: Path) -> None:
     state = status(run)
     assert (state["state"], state["round"], state["rounds"]) == ("finished", model.state.round, 4)
     kinds = [event["kind"] for event in RunDirectory.open(run).events().read()]
-    assert kinds == ["run_started", "training", *["round"] * 4, "run_finished"]
+    assert kinds == ["run_started", "training", *["round"] * 4, "memory", "run_finished"]
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
@@ -207,7 +207,7 @@ def test_data_may_move(dataset: bf.Dataset, expected: str, tmp_path: Path) -> No
     moved = tmp_path / "elsewhere" / "x.zarr"
     moved.parent.mkdir()
     dataset.path.rename(moved)
-    with pytest.raises(bf.DataRefused, match="there is no dataset"):
+    with pytest.raises(bf.DataRefused, match="there is no data set"):
         bf.resume(tmp_path / "run")
     assert bf.resume(tmp_path / "run", data=moved).digest == expected
 

@@ -26,6 +26,7 @@ from bitfleet.pipeline.report_pictures import Curve, curve_svg, image_shape, png
 from bitfleet.pipeline.results import as_record, read_results, save_results
 from bitfleet.storage.datasets import Dataset, DatasetWriter, open_dataset
 from bitfleet.storage.errors import CorruptObject
+from bitfleet.storage.events import open_events
 from scipy.spatial.distance import cdist
 
 if TYPE_CHECKING:
@@ -134,6 +135,34 @@ def test_a_report_shows_metrics_curves_gallery_and_provenance(place: Place) -> N
     assert len(shown(page)) == 3 * 2 * 10 + 3
 
 
+def test_peak_memory_is_told(place: Place) -> None:
+    """What the run's events and results say of it, and nothing of events that make no sense."""
+    log = open_events(place.itq)
+    (told,) = [event for event in log.read() if event["kind"] == "memory"]
+    results = read_results(place.itq)
+    assert results is not None
+    for peak in (told["driver_peak_bytes"], results["peak_bytes"]):
+        assert 2**25 < peak < 2**36  # of this process, in bytes
+        assert f"{peak / 2**20:,.0f} MiB" in Page(write_report(place.itq).read_text("utf-8")).text
+    assert told["worker_peak_bytes"] == []
+    log.append("memory", driver_peak_bytes=10**400, worker_peak_bytes=[2**30, 3 * 2**30])
+    page = Page(write_report(place.itq).read_text("utf-8"))
+    assert "peak memory, training" not in page.text
+    assert re.search(r"peak memory, largest of 2 workers\s+3,072 MiB", page.text)
+    log.append("memory", driver_peak_bytes="much", worker_peak_bytes=[None])
+    assert "workers" not in Page(write_report(place.itq).read_text("utf-8")).text
+
+
+def test_what_a_sketch_has_lost_is_told(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(400, 6))
+    method = build_method("ssbc", {"n_bits": 8, "n_anchors": 200, "sketch_size": 16})
+    model = runs.start(X, tmp_path / "ssbc", method)
+    certificate = model.state.scalars["certificate"]
+    assert certificate > 0
+    page = Page(write_report(tmp_path / "ssbc").read_text("utf-8"))
+    assert re.search(rf"certificate\s+{certificate:.4%}", page.text)
+
+
 def test_how_bits_are_used_is_shown_for_every_run(place: Place) -> None:
     page = Page(write_report(place.itq, beside=[place.lsh]).read_text(encoding="utf-8"))
     pictures = [image for image in page.all("img") if image.get("class") == "bits"]
@@ -144,6 +173,7 @@ def test_how_bits_are_used_is_shown_for_every_run(place: Place) -> None:
     for run in (place.itq, place.lsh):
         found = describe_codes(runs.load(run).encode(place.data.rows(0, 120)), n_bits=8)
         assert f"{found.entropy:,.0f} bits\n" in page.text
+        assert re.search(r"bytes of a code\s+1\n", page.text)
         assert f"on in {found.busiest_bit:.1%}\n" in page.text
         assert f"{found.postings_per_query:,.0f} for 120 rows\n" in page.text
     shutil.rmtree(place.lsh / "model.zarr")
