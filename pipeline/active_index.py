@@ -205,7 +205,11 @@ class ActiveIndex:
         """
         header, arrays = models.load_model(path)
         if header.get("format") != FORMAT or header.get("format_version") != FORMAT_VERSION:
-            raise ConfigError(f"{path}: expected an index in format {FORMAT_VERSION}, this is something else")
+            found = f"{header.get('format')} {header.get('format_version')}"
+            raise ConfigError(
+                f"{path}: expected an index in format {FORMAT_VERSION}, got {found:.60}; make one with: "
+                "bitfleet index MODEL DATA INDEX, or use the bitfleet that wrote this one"
+            )
         index = cls.__new__(cls)
         try:
             front = Front(arrays["mean"], arrays.get("components"))

@@ -56,7 +56,7 @@ Changed = Annotated[
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Any parameter of the method, such as n_iter=20; may be repeated."
+        "--set", metavar="NAME=VALUE", help="Any parameter of the method, such as n_iter=20; may be repeated."
     ),
 ]
 

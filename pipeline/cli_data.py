@@ -49,7 +49,11 @@ def ingest(
     from .errors import ConfigError
 
     if len(paths) < 2:
-        raise ConfigError("expected SRC… DEST: at least one source file and the new data set")
+        (source,) = paths
+        raise ConfigError(
+            f"expected SRC… DEST, got {source} alone: name the data set to be made behind it, as in "
+            f"bitfleet ingest {source} NEW.zarr"
+        )
     *sources, dest = paths
     dataset = api.ingest(
         sources if len(sources) > 1 else sources[0],
@@ -83,6 +87,7 @@ def encode(
     from .model import load
 
     where = place(scheduler, workers, insecure)
+    output.warn_of_compiling()
     result = _about_codes(api.encode_into(load(run), data, codes, where, active=active))
     output.table(result)
     return result
@@ -111,6 +116,7 @@ def fit_decoder(
     from .model import load
 
     where = place(scheduler, workers, insecure)
+    output.warn_of_compiling()
     fitted = refine.fit_decoder(load(run), data, ridge=ridge, scheduler=None if where.in_process else where)
     fitted.save(model)
     result = about_model(load(model))
@@ -162,6 +168,7 @@ def evaluate(
     """
     from .run_job import evaluate_run
 
+    output.warn_of_compiling()
     result = evaluate_run(
         run,
         data,
@@ -238,14 +245,22 @@ def clean(
 def report(
     output: Output,
     run: Annotated[Path, typer.Argument(help="The run directory.", metavar="RUN", parser=address)],
+    beside: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(metavar="RUN", help="Another run on the same page; may be repeated.", parser=address),
+    ] = None,
+    dest: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="The file to write.", show_default="report.html in the run", parser=address),
+    ] = None,
 ) -> dict[str, Any]:
     """Write the run's report.html: metrics, learning curve, retrieved examples, provenance.
 
-    Example: `bitfleet report runs/posh`
+    Example: `bitfleet report runs/posh --beside runs/itq`
     """
     from .report import write_report
 
-    result = {"run": str(run), "report": str(write_report(run))}
+    result = {"run": str(run), "report": str(write_report(run, beside=beside or (), dest=dest))}
     output.table(result)
     return result
 

@@ -46,6 +46,7 @@ def distortion(
     from .distortion import max_distortion
 
     where = place(scheduler, workers, insecure)
+    output.warn_of_compiling()
     found = max_distortion(
         codes,
         data,

@@ -68,6 +68,16 @@ class Output:
             if value is not None:
                 self.note(f"{name:<{width}}  {_shown(value)}")
 
+    def warn_of_compiling(self) -> None:
+        """Tell whoever computes here for the first time why some steps will wait."""
+        from ..tasks.kernels._numba import compiled_before
+
+        if not self.quiet and not compiled_before():
+            self.note(
+                "the first use on this machine: kernels are compiled when they are needed, "
+                "which takes up to a minute in all, once"
+            )
+
     @contextmanager
     def following(self) -> Iterator[Control]:
         """Show the rounds of a run, and turn the first Ctrl-C or SIGTERM into a stop after a round."""
@@ -77,6 +87,7 @@ class Output:
 
         with make_reporter(quiet=self.quiet) as reporter, StopRequest(reporter.note) as stop:
             self._note = reporter.note
+            self.warn_of_compiling()
             try:
                 yield Control(reporter, reporter.note, stop)
             finally:

@@ -10,7 +10,7 @@ import typer
 from .cli_output import Output  # noqa: TC001  (read at run time)
 from .cli_place import Insecure, Scheduler, Workers, address, place
 
-_SHOWN = 10
+_SHOWN, _QUERIES = 10, 20
 
 
 def search(
@@ -64,6 +64,7 @@ def search(
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} for {out.name}; make it first")
     where = place(scheduler, workers, insecure)
+    output.warn_of_compiling()
     distances, ids = find(
         codes,
         queries,
@@ -78,7 +79,11 @@ def search(
     result: dict[str, Any] = {"codes": str(codes), "queries": len(ids), "k": ids.shape[1]}
     if out is None:
         result |= {"ids": ids.tolist(), "distances": distances.tolist()}
-        output.table({str(q): _line(*row) for q, row in enumerate(zip(ids, distances, strict=True))})
+        output.note("query  its nearest rows (their distances)")
+        shown = zip(ids[:_QUERIES], distances[:_QUERIES], strict=True)
+        output.table({f"{q:>5}": _line(*row) for q, row in enumerate(shown)})
+        if len(ids) > _QUERIES:
+            output.note(f"… {len(ids) - _QUERIES:,} more queries: --out FILE.npz or --json has all")
     else:
         _write(out, ids, distances)
         result["out"] = str(out)

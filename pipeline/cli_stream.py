@@ -32,7 +32,7 @@ def stream(
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any parameter of ssbc, such as n_anchors=2000; repeatable."
+            "--set", metavar="NAME=VALUE", help="Any parameter of ssbc, such as n_anchors=2000; repeatable."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same rows and seed, same bits.")] = 0,

@@ -66,7 +66,10 @@ def loaded(codes: Any, n_bits: int | None, n_active: int | None) -> tuple[np.nda
             check_count(name, count)
     codes = np.asarray(codes)
     if codes.ndim != 2:
-        raise ConfigError(f"expected codes of two dimensions, got shape {codes.shape}")
+        raise ConfigError(
+            f"expected codes of two dimensions, a row for each, got shape {codes.shape}; one code alone is "
+            "code[None, :]"
+        )
     if codes.dtype in (np.int32, np.int64):
         return _from_places(codes, n_bits, n_active)
     if codes.dtype != np.uint8:
@@ -95,9 +98,13 @@ def _from_places(
         raise ConfigError("expected at least one place of a one in every code, got none")
     ordered = np.sort(places, axis=1)
     if len(places) and (ordered[:, 0].min() < 0 or ordered[:, -1].max() >= n_bits):
-        raise ConfigError(f"expected places from 0 to {n_bits - 1}, got others")
-    if (ordered[:, 1:] == ordered[:, :-1]).any():
-        raise ConfigError("expected every place at most once in a code")
+        raise ConfigError(
+            f"expected places from 0 to {n_bits - 1}, got {ordered[:, 0].min()} to {ordered[:, -1].max()}; "
+            "packed codes are of type uint8"
+        )
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if twice.any():
+        raise ConfigError(f"expected every place at most once in a code, row {twice.argmax()} has one twice")
     return pack_active(ordered, n_bits), n_bits, places.shape[1]
 
 

@@ -245,7 +245,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """Split ``key=value`` as given to ``--set``; the value is TOML, or a bare word taken as a string."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"expected key=value, got {text!r}")
+        raise ConfigError(f"expected NAME=VALUE, such as --set n_iter=20, got {text!r}")
     value = value.strip()
     if value.lower() in ("none", "null"):
         return key.strip(), None
@@ -275,7 +275,10 @@ def _assign(content: dict[str, Any], dotted: str, value: Any) -> None:
     for table in tables:
         content = content.setdefault(table, {})
         if not isinstance(content, dict):
-            raise ConfigError(f"{dotted}: {table} is a value, not a table")
+            raise ConfigError(
+                f"{dotted} cannot be set: {table} is a value, not a table; name a key as TABLE.KEY, such as "
+                "method.n_bits"
+            )
     content[key] = value
 
 

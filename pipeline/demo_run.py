@@ -87,13 +87,14 @@ def run_demo(
         for name, params in METHODS:
             lines.append(_one_method(name, params, folder, digits, queries, where, control))
     report = folder / "report.html"
+    note("writing the report")
     write_report(
         folder / "runs" / METHODS[0][0],
         beside=[folder / "runs" / name for name, _ in METHODS[1:]],
         dest=report,
     )
     note(_table([("method", *METRICS), *lines]))
-    note(f"report: {report} ({time.perf_counter() - begun:.0f} s in all)")
+    note(f"report, to open in a browser: {report} ({time.perf_counter() - begun:.0f} s in all)")
     return report
 
 
@@ -107,7 +108,7 @@ def _one_method(
     control: runs.Control,
 ) -> tuple[str, ...]:
     """Train, encode and evaluate one method; return its line of the table."""
-    run, method = folder / "runs" / name, build_method(name, params)
+    run, method, note = folder / "runs" / name, build_method(name, params), control.note or _drop
     begun = time.perf_counter()
     model = runs.start(
         digits,
@@ -119,12 +120,14 @@ def _one_method(
         control=replace(control, note=None),
     )
     trained = time.perf_counter()
+    note(f"{name}: encoding")
     codes = encode_into(model, digits, folder / "codes" / f"{name}.zarr", where)
     encoded = time.perf_counter()
+    note(f"{name}: evaluating")
     result = evaluate(model, digits, queries, METRICS, codes=codes, scheduler=where, seed=SEED)
     seconds = time.perf_counter() - encoded
     save_results(run, result, data=digits, queries=queries, seconds=seconds)
-    (control.note or _drop)(
+    note(
         f"{name}: trained in {trained - begun:.1f} s, encoded in {encoded - trained:.1f} s, "
         f"evaluated in {seconds:.1f} s"
     )

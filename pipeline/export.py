@@ -192,7 +192,9 @@ def _checked_ids(ids: Any, n_rows: int) -> np.ndarray | None:
             f"shape {ids.shape}"
         )
     if ids.dtype.kind == "u" and ids.max(initial=0) > np.iinfo(np.int64).max:
-        raise ConfigError("expected ids that fit 64 bits with a sign, got greater ones")
-    if len(np.unique(ids)) != n_rows:
-        raise ConfigError("expected different ids, got some of them twice")
+        raise ConfigError(f"expected ids of at most 2^63 - 1, got {ids.max()}; give greater ones as texts")
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != n_rows:
+        twice = values[counts.argmax()]
+        raise ConfigError(f"expected an id of its own for each code, got {twice!s:.40} {counts.max()} times")
     return ids

@@ -33,7 +33,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     """
     given, path = path, place(path)
     if not path.exists():
-        raise FileNotFoundError(f"there is nothing at {given}")
+        raise FileNotFoundError(f"there is nothing at {given}; expected a run, a model, a data set or codes")
     if RunDirectory.exists(path):
         return "run"
     for kind, array in (("dataset", "vectors"), ("codes", "codes")):
@@ -44,7 +44,10 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         return "model"
     stated = attributes.get("bitfleet_format")
     if stated not in ("dataset", "codes"):
-        raise ConfigError(f"{path} is no run, model, data set or codes of bitfleet")
+        raise ConfigError(
+            f"{path} is no run, model, data set or codes of bitfleet; files of vectors become a "
+            f"data set with: bitfleet ingest {path} NEW.zarr"
+        )
     return str(stated)
 
 

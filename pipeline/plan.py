@@ -158,10 +158,9 @@ def _hardware(
     if workers is None:
         workers = 0 if table.kind == "serial" else table.n_workers or cores
     threads = table.threads_per_worker if threads is None else threads
-    if workers < 0 or threads < 1 or not speed > 0:
-        raise ConfigError(
-            f"expected workers >= 0, threads >= 1 and speed > 0, got {workers}, {threads} and {speed}"
-        )
+    checks = {"workers >= 0": workers >= 0, "threads >= 1": threads >= 1, "speed > 0": speed > 0}
+    if wrong := [what for what, holds in checks.items() if not holds]:
+        raise ConfigError(f"expected {' and '.join(wrong)}, got {workers=}, {threads=}, {speed=}")
     given = table.memory_limit if memory_limit is None else memory_limit
     try:
         limit = machine_share(threads) if given is None else n_bytes(str(given))

@@ -222,7 +222,10 @@ def open_stream(path: PathLike) -> Streamed:
     for attempt in range(_ATTEMPTS):  # a round may be superseded while it is read
         manifest = newest_manifest(path)
         if manifest is None:
-            raise DataRefused(f"{path}: nothing is committed yet")
+            raise DataRefused(
+                f"{path}: no rows are coded yet, the stream waits for its first ones; try again later, or "
+                f"see: bitfleet status {path}"
+            )
         try:
             stored = load_round(objects_at(directory.path), manifest)
             return _streamed(directory.path, directory.config, stored)
@@ -235,7 +238,10 @@ def open_stream(path: PathLike) -> Streamed:
 def with_mode(params: dict[str, Any], mode: str) -> dict[str, Any]:
     """Return parameters of `SSBC` with the one mode that is possible; `ConfigError` if they say another."""
     if params.get("mode", mode) != mode:
-        raise ConfigError(f"expected mode={mode!r}, the only one here, got {params['mode']!r}")
+        raise ConfigError(
+            f"expected mode={mode!r}, the only one here, got {params['mode']!r}; leave mode out, or train on "
+            "a data set, which takes both"
+        )
     return {**params, "mode": mode}
 
 

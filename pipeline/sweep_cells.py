@@ -130,7 +130,8 @@ def _require_fitting(sweep: Sweep, rows: Dataset, queries: Dataset, train: Datas
     for other in (queries, train):
         if other.n_features != rows.n_features:
             raise ConfigError(
-                f"{other.path} has rows of {other.n_features} features, {rows.path} of {rows.n_features}"
+                f"expected rows of the same features in path, queries and train, got {other.n_features} in "
+                f"{other.path} and {rows.n_features} in {rows.path}; was one of them made of other vectors?"
             )
     wanting = [metric.name for metric in parse_metrics(sweep.sweep.metrics) if metric.needs_labels]
     for dataset in (rows, queries):

@@ -131,11 +131,15 @@ def open_codes(path: str | os.PathLike[str]) -> Codes:
     about = read_group(path, max_bytes=MAX_GROUP_BYTES)
     if about.get("bitfleet_format") == "dataset":
         raise DataRefused(
-            f"{path}: expected codes, this is a dataset; `bitfleet encode` makes codes of it, and a search "
+            f"{path}: expected codes, this is a data set; `bitfleet encode` makes codes of it, and a search "
             "takes it as queries with the model that made the codes (--model, model=)"
         )
     if about.get("bitfleet_format") != "codes" or about.get("format_version") != FORMAT_VERSION:
-        raise DataRefused(f"{path}: expected codes in format {FORMAT_VERSION}, this is something else")
+        found = f"{about.get('bitfleet_format')} {about.get('format_version')}"
+        raise DataRefused(
+            f"{path}: expected codes {FORMAT_VERSION}, got {found:.60}; make codes with "
+            "`bitfleet encode RUN DATA CODES`, or read them with the bitfleet that wrote them"
+        )
     check_attributes(path, about)
     _check_about(about, path)
     layout = sealed_array(path, about, "codes", CODES_DTYPES).layout

@@ -64,7 +64,7 @@ class Dataset:
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the vectors of the rows ``start <= row < stop`` in their stored dtype."""
         if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} are not within a dataset of {self.n_rows} rows")
+            raise IndexError(f"rows {start} to {stop} are not within a data set of {self.n_rows} rows")
         return self._vectors().rows(start, stop)
 
     def labels(self) -> np.ndarray:
@@ -135,15 +135,15 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     path = place(path)
     if path.is_file():
         raise DataRefused(
-            f"{path}: expected a dataset, this is a file; make one with "
+            f"{path}: expected a data set, this is a file; make one with "
             f"`bitfleet ingest {path.name} {path.stem}.zarr`"
         )
     if not path.is_dir():
-        raise DataRefused(f"{path}: there is no dataset; make one with `bitfleet ingest SOURCE {path.name}`")
+        raise DataRefused(f"{path}: there is no data set; make one with `bitfleet ingest SOURCE {path.name}`")
     if not (path / "zarr.json").exists():
         if (path / "vectors").exists():
             raise CorruptObject(f"{path}: unfinished, its writer did not end; remove it and ingest again")
-        raise DataRefused(f"{path}: this folder is no dataset; make one with `bitfleet ingest`")
+        raise DataRefused(f"{path}: this folder is no data set; make one with `bitfleet ingest`")
     attributes = _check_attributes(read_group(path, max_bytes=MAX_GROUP_BYTES), path)
     vectors = sealed_array(path, attributes, "vectors", ALLOWED)
     labels = None
@@ -196,12 +196,12 @@ class ContentDigest:
 def _check_attributes(attributes: dict[str, Any], path: Place) -> dict[str, Any]:
     if attributes.get("bitfleet_format") != "dataset":
         raise DataRefused(
-            f"{path}: a Zarr group but no dataset of ours; `bitfleet ingest {path.name} NEW.zarr`"
+            f"{path}: a Zarr group but no data set of ours; `bitfleet ingest {path.name} NEW.zarr`"
         )
     if attributes.get("format_version") != FORMAT_VERSION:
         raise DataRefused(
-            f"{path}: expected dataset format {FORMAT_VERSION}, got {attributes.get('format_version')!r}; "
-            "a newer bitfleet may read it"
+            f"{path}: expected data set format {FORMAT_VERSION}, got {attributes.get('format_version')!r}; "
+            "use the bitfleet that wrote it or a newer one"
         )
     check_attributes(path, attributes)
     names = attributes.get("label_names")

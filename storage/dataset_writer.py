@@ -151,14 +151,22 @@ class DatasetWriter:
                 f"got an array of shape {vectors.shape}"
             )
         if not np.can_cast(vectors.dtype, self.dtype, "safe"):
-            raise DataRefused(f"expected vectors castable to {self.dtype}, got {vectors.dtype}")
+            raise DataRefused(
+                f"expected vectors castable to {self.dtype}, got {vectors.dtype}: convert them with "
+                f".astype({str(self.dtype)!r}), or open the writer with dtype={str(vectors.dtype)!r}"
+            )
         vectors = vectors.astype(self.dtype, copy=False)
         bad = nonfinite_rows(vectors)
         if bad.size:
-            raise DataRefused(f"row {self.n_rows + self._pending + bad[0]} holds NaN or an infinite number")
+            raise DataRefused(
+                f"row {self.n_rows + self._pending + bad[0]} holds NaN or an infinite number; leave "
+                "such rows out or fill them in"
+            )
         if (labels is not None) != self.with_labels:
             raise DataRefused(
-                f"expected {'labels' if self.with_labels else 'no labels'} with these vectors, as announced"
+                "expected labels with these vectors, got none: append(vectors, labels); -1 is for none"
+                if self.with_labels
+                else "expected no labels, got some: open the writer with with_labels=True to keep them"
             )
         if labels is not None:
             labels = np.asarray(labels)

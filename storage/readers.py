@@ -117,7 +117,9 @@ class ArrayReader:
         vectors = np.asarray(self.vectors)
         check_vectors_dtype(vectors.dtype, "the array")
         if vectors.ndim != 2:
-            raise DataRefused(f"expected a 2-D array of vectors, got shape {vectors.shape}")
+            raise DataRefused(
+                f"expected a row of numbers for each vector, shape (n, d), got shape {vectors.shape}"
+            )
         labels = None if self.labels is None else np.asarray(self.labels)
         if labels is not None and (labels.shape != vectors.shape[:1] or labels.dtype.kind not in "biu"):
             raise DataRefused(
@@ -203,7 +205,7 @@ def row_range(address: Any, n_rows: int) -> tuple[int, int]:
     """Return ``start, stop`` of an address; `IndexError` if it is not within ``n_rows`` rows."""
     start, stop = int(address.start), int(address.stop)
     if not 0 <= start <= stop <= n_rows:
-        raise IndexError(f"rows {start} to {stop} are not within a dataset of {n_rows} rows")
+        raise IndexError(f"rows {start} to {stop} are not within a data set of {n_rows} rows")
     return start, stop
 
 
@@ -212,5 +214,5 @@ def row_numbers(rows: Any, n_rows: int) -> np.ndarray:
     numbers = np.asarray(rows, dtype=np.int64).reshape(-1)
     outside = numbers[(numbers < 0) | (numbers >= n_rows)]
     if outside.size:
-        raise IndexError(f"row {outside[0]} is not within a dataset of {n_rows} rows")
+        raise IndexError(f"row {outside[0]} is not within a data set of {n_rows} rows")
     return numbers

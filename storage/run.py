@@ -112,7 +112,10 @@ class RunDirectory:
         """
         folder = place(path)
         if not (folder / CONFIG).exists():
-            raise CorruptObject(f"{folder / CONFIG} is missing: there is no run there, or it is damaged")
+            raise CorruptObject(
+                f"{folder / CONFIG} is missing: there is no run there, or it is damaged; start one with: "
+                f"bitfleet train DATA {folder}, or restore that file"
+            )
         data = objects_at(folder).read(CONFIG, _MAX_CONFIG_BYTES)
         where = str(folder / CONFIG)
         document = parse_json(data, where)

@@ -69,7 +69,10 @@ class Labels:
 def row_width(shape: tuple[int, ...], dtype: np.dtype, where: str) -> int:
     """Return the number of features of an array of vectors; `DataRefused` if it is none."""
     if len(shape) < 2:
-        raise DataRefused(f"{where}: expected a 2-D array of vectors, got shape {shape}")
+        raise DataRefused(
+            f"{where}: expected a row of numbers for each vector, shape (n, d), got shape {shape}; one "
+            "vector alone is x[None, :]"
+        )
     check_vectors_dtype(dtype, where)
     width = math.prod(shape[1:])
     if width < 1:

@@ -45,6 +45,14 @@ def loops() -> ModuleType | None:
         return None
 
 
+def compiled_before() -> bool:
+    """Tell whether this user has any compiled kernels on this machine, so that not all must be made first."""
+    from numba import config
+
+    folder = config.CACHE_DIR or cache_folder()
+    return folder is not None and next(Path(folder).rglob("*.nbi"), None) is not None
+
+
 def jit(function: _F | None = None, *, uses: tuple[str, ...] = (), **options: Any) -> Any:
     """Compile with numba at the first call: no fastmath unless asked for, GIL released, cached if safe.
 

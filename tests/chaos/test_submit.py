@@ -157,17 +157,17 @@ def test_jobs_wait_for_the_only_worker_of_one_thread(data, expected, tmp_path, m
         result = job.result(timeout=200)  # the driver has left the thread to the tasks
         with pytest.raises(bf.JobFailed, match=r"interrupted: cancelled"):
             cancelled.result(timeout=200)
-        with pytest.raises(bf.JobFailed, match=r"failed: .*there is no dataset") as failed:
+        with pytest.raises(bf.JobFailed, match=r"failed: .*there is no data set") as failed:
             refused.result(timeout=200)
         assert failed.value.code == 3
     assert (result["model"], result["codes"]) == expected
-    with pytest.raises(bf.ConfigError, match=r"there is no run at .* was refused: .*there is no dataset"):
+    with pytest.raises(bf.ConfigError, match=r"there is no run at .* was refused: .*there is no data set"):
         bf.Job(tmp_path / "refused" / "run").status()
     bf.train(data, tmp_path / "refused" / "run", "lsh", n_bits=8)  # the folder is not spoilt
 
 
 def test_what_is_wrong_is_told_before_the_client_leaves(site, data, tmp_path):
-    with pytest.raises(bf.DataRefused, match="there is no dataset"):
+    with pytest.raises(bf.DataRefused, match="there is no data set"):
         bf.submit(job_file(tmp_path, tmp_path / "nowhere.zarr"), scheduler=site.address)
     with pytest.raises(bf.ConfigError, match="--scheduler"):
         bf.submit(job_file(tmp_path, data))
@@ -195,7 +195,7 @@ def test_a_driver_that_cannot_go_on_says_so(site, data, tmp_path, monkeypatch):
     shutil.copytree(data, moved)
     job = submit_in(tmp_path / "data", moved, site)
     kill_driver_and(lambda: moved.rename(tmp_path / "elsewhere.zarr"), job)
-    with pytest.raises(bf.JobFailed, match=r"failed: .*there is no dataset"):
+    with pytest.raises(bf.JobFailed, match=r"failed: .*there is no data set"):
         job.result(timeout=200)
     job = submit_in(tmp_path / "folder", data, site)
     wait_until(lambda: _round(job) >= 1)

@@ -21,6 +21,7 @@ from bitfleet.pipeline.errors import ConfigError
 from bitfleet.pipeline.model import Model
 from bitfleet.storage.memory import MemoryCheckpoints
 from bitfleet.storage.run import RunDirectory
+from bitfleet.tasks.kernels import _numba
 from bitfleet.tasks.protocols import DataInfo, LeafPlan
 from typer.testing import CliRunner
 
@@ -104,6 +105,9 @@ def test_the_whole_way(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert better["metrics"][0]["value"] == float(same["value"][0])
     assert (better["asymmetric"], better["rescore"], better["true_neighbors"]) == (True, 3, "cosine distance")
     assert cli("report", data / "run", "--json").json["report"].endswith("report.html")
+    cli("train", data / "x.zarr", data / "other", *(text.replace("8", "4") for text in TRAIN))
+    cli("report", data / "run", "--beside", data / "other", "--dest", data / "both.html")
+    assert {"ITQ, 8 bits", "ITQ, 4 bits"} <= set(re.findall(r"ITQ, . bits", (data / "both.html").read_text()))
     status = cli("status", data / "run", "--json").json
     assert (status["state"], status["round"], status["rounds"]) == ("finished", 4, 4)
     assert set(status["metrics"]) == {"loss", "loss_codes"}
@@ -129,6 +133,20 @@ def test_people_read_standard_error(data: Path) -> None:
     assert cli("train", data / "x.zarr", data / "other", *TRAIN, "--quiet").stderr == ""
 
 
+def test_who_computes_for_the_first_time_is_told_why_it_waits(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    monkeypatch.setattr(_numba, "cache_folder", lambda: kernels)
+    told = "the first use on this machine: kernels are compiled"
+    assert told in cli("train", data / "x.zarr", data / "a", *TRAIN).stderr
+    assert told not in cli("train", data / "x.zarr", data / "b", *TRAIN, "--quiet").stderr
+    (kernels / "some").mkdir()
+    (kernels / "some" / "kernel.nbi").touch()
+    assert told not in cli("train", data / "x.zarr", data / "c", *TRAIN).stderr
+
+
 def test_a_dry_run_writes_nothing(data: Path) -> None:
     plan = cli(
         "train", data / "x.zarr", data / "run", *TRAIN, "--block-rows", 100, "--dry-run", "--json"
@@ -142,10 +160,14 @@ def test_a_dry_run_writes_nothing(data: Path) -> None:
     [
         (["train", "x.zarr", "run", "--method", "ithq"], 2, r"unknown method 'ithq'.* did you mean 'itq'\?"),
         (["train", "x.zarr", "run", "--method", "itq", "--set", "iter=3"], 2, "no parameter 'iter'"),
-        (["train", "x.zarr", "run", "--method", "itq", "--set", "n_iter"], 2, "expected key=value"),
+        (
+            ["train", "x.zarr", "run", "--method", "itq", "--set", "n_iter"],
+            2,
+            "expected NAME=VALUE, such as",
+        ),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", "yarn"], 2, "expected .local."),
         (["train", "x.zarr", "run", "--method", "itq", "--scheduler", ""], 2, "expected .local."),
-        (["train", "x.npz", "run", "--method", "itq"], 3, "expected a dataset, this is a file"),
+        (["train", "x.npz", "run", "--method", "itq"], 3, "expected a data set, this is a file"),
         (
             ["train", "x.zarr", "x.npz/run", "--method", "itq", "--scheduler", "serial"],
             2,

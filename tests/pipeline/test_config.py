@@ -144,7 +144,7 @@ def test_assignments(text: str, pair: tuple[str, object]) -> None:
 
 @pytest.mark.parametrize("text", ["n_bits", "=3", ""])
 def test_what_is_no_assignment(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected key=value"):
+    with pytest.raises(ConfigError, match="expected NAME=VALUE"):
         parse_assignment(text)
 
 

@@ -135,7 +135,7 @@ def test_what_is_exported_of_what(folder: Path, tmp_path: Path, vectors: np.ndar
         with pytest.raises(bf.ConfigError, match=said):
             export(source, tmp_path / dest)
     for ids, said in (
-        (np.zeros(300, int), "different ids"),
+        (np.zeros(300, int), "an id of its own for each code, got 0 300 times"),
         (np.arange(299), "ids as 300"),
         (np.arange(300.0), "got float64"),
     ):

@@ -269,8 +269,11 @@ def test_vectors_of_other_queries_are_refused(n_rows: int) -> None:
         ),
         (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), 4), "expected 4 ones in every code, row 0 has 0"),
         (lambda: bf.CodeIndex(np.zeros((3, 2), np.int64)), "need n_bits="),
-        (lambda: bf.CodeIndex(np.zeros((3, 2), np.int64), n_bits=9), "every place at most once"),
-        (lambda: bf.CodeIndex(np.array([[1, 9]]), n_bits=9), "expected places from 0 to 8"),
+        (
+            lambda: bf.CodeIndex(np.zeros((3, 2), np.int64), n_bits=9),
+            "every place at most once in a code, row 0 has one twice",
+        ),
+        (lambda: bf.CodeIndex(np.array([[1, 9]]), n_bits=9), "expected places from 0 to 8, got 1 to 9"),
         (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), n_clusters=4), "at most one cluster for each"),
         (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), vectors=np.zeros((3, 2))), "give n_clusters= too"),
         (lambda: bf.CodeIndex(np.zeros((3, 2), np.uint8), strategy="fast"), "strategy to be one of auto"),
@@ -438,6 +441,10 @@ def test_command_line(stored: dict[str, Any], tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert json.loads(done.stdout)["ids"] == ids.tolist()
     assert json.loads(done.stdout)["distances"] == distances.tolist()
+    lines = done.stderr.splitlines()
+    first = "  ".join(f"{row} ({distance:g})" for row, distance in zip(ids[0], distances[0], strict=True))
+    assert lines[:2] == ["query  its nearest rows (their distances)", f"    0  {first}"]
+    assert len(lines) == 1 + min(len(ids), 20) + (len(ids) > 20)
     out = tmp_path / "found.npz"
     arguments = ["search", str(codes), str(stored["queries"]), "-k", "4", "--model", str(stored["dense"])]
     assert run.invoke(app, [*arguments, "--out", str(out)]).exit_code == 0

@@ -154,7 +154,7 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_data(tmp_path):
 def test_what_a_dataset_says_of_itself(data, x):
     assert (data.n_rows, data.n_features, data.dtype, data.chunk_rows) == (100, 5, "float32", 16)
     assert (data.has_labels, data.label_names, data.attrs) == (True, (), {"source": ["a"]})
-    with pytest.raises(IndexError, match="not within a dataset of 100 rows"):
+    with pytest.raises(IndexError, match="not within a data set of 100 rows"):
         data.rows(50, 101)
 
 
@@ -215,7 +215,7 @@ def test_pairs(data, x):
 @pytest.mark.parametrize("address", [RowRange(90, 101), RowIndices((100,)), RowIndices((-1,))], ids=str)
 def test_rows_outside_are_refused(data, x, address):
     for reader in (data.reader(), ArrayReader(x)):
-        with pytest.raises(IndexError, match="not within a dataset of 100 rows"):
+        with pytest.raises(IndexError, match="not within a data set of 100 rows"):
             reader.read(address)
 
 
@@ -254,22 +254,22 @@ def change_group(path, **changes):
 
 
 def test_what_is_no_dataset(tmp_path):
-    with pytest.raises(DataRefused, match="there is no dataset"):
+    with pytest.raises(DataRefused, match="there is no data set"):
         open_dataset(tmp_path / "nowhere")
     (tmp_path / "rows.npy").write_bytes(b"rows")
     with pytest.raises(DataRefused, match=r"this is a file.*ingest rows.npy rows.zarr"):
         open_dataset(tmp_path / "rows.npy")
-    with pytest.raises(DataRefused, match="no dataset"):
+    with pytest.raises(DataRefused, match="no data set"):
         open_dataset(tmp_path)
     (tmp_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
-    with pytest.raises(DataRefused, match="no dataset of ours"):
+    with pytest.raises(DataRefused, match="no data set of ours"):
         open_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"format_version": 2}, DataRefused, "a newer bitfleet"),
+        ({"format_version": 2}, DataRefused, "the bitfleet that wrote it or a newer one"),
         ({"digest": 5}, CorruptObject, "missing from the attributes"),
         ({"label_names": [1]}, CorruptObject, "missing from the attributes"),
         ({"has_labels": "yes"}, CorruptObject, "missing from the attributes"),
