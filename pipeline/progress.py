@@ -65,8 +65,8 @@ def describe(event: Event) -> str:
     match event:
         case RunStarted():
             where = "" if event.resumed_from is None else f", going on after round {event.resumed_from}"
-            rows, features = _count(event.n_rows, "row"), _count(event.n_features, "feature")
-            size = f"{rows} of {features} in {_count(event.n_leaves, 'block')}"
+            rows, features = counted(event.n_rows, "row"), counted(event.n_features, "feature")
+            size = f"{rows} of {features} in {counted(event.n_leaves, 'block')}"
             return f"{event.method}: {size}{where}"
         case RoundCommitted():
             of = "" if event.rounds is None else f"/{event.rounds}"
@@ -82,6 +82,11 @@ def followed(scalars: Mapping[str, Any]) -> dict[str, float]:
         for name, value in scalars.items()
         if name.startswith(FOLLOWED) and isinstance(value, int | float) and abs(value) <= sys.float_info.max
     }
+
+
+def counted(number: int, noun: str) -> str:
+    """Return how many there are of something, such as ``1 block``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def number(value: float) -> str:
@@ -181,7 +186,3 @@ class TerminalReporter(SilentReporter):
 def _shown(scalars: Mapping[str, Any]) -> list[str]:
     """Return what is told of a round: objective or loss, without the parts such as ``loss_codes``."""
     return [f"{name} {number(value)}" for name, value in followed(scalars).items() if name in FOLLOWED]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -19,7 +19,7 @@ from ..storage.run import RunDirectory, status
 from ..storage.s3_objects import objects_at
 from ..tasks import registry
 from . import report_page as html
-from .progress import FOLLOWED
+from .progress import FOLLOWED, counted
 from .recording import MEMORY
 from .report_codes import codes_section
 from .report_gallery import Evaluated, gallery
@@ -117,7 +117,7 @@ def _facts_of(path: str | os.PathLike[str]) -> RunFacts:
 def _subtitle(run: RunFacts) -> list[str]:
     now = status(run.path)
     count = max(len(run.rounds) - 1, 0)
-    lines = [f"{now['state']}, {count} round{'' if count == 1 else 's'} of learning committed"]
+    lines = [f"{now['state']}, {counted(count, 'round')} of learning committed"]
     if run.results is not None:
         n_rows, n_queries = run.results["n_rows"], run.results["n_queries"]
         lines.append(f"{n_queries:,} queries searched {n_rows:,} rows by Hamming distance")
