@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -66,6 +68,13 @@ def jit(function: _F | None = None, *, uses: tuple[str, ...] = (), **options: An
     dispatcher = numba.njit(nogil=True, **options)(function)
     _enable_cache(dispatcher, uses)
     return dispatcher
+
+
+def one_form(array: Any, dtype: Any = None) -> Any:
+    """Return the array in C order and read-only, so that kernels are compiled for one form of each type."""
+    array = np.ascontiguousarray(array, dtype).view()
+    array.flags.writeable = False
+    return array
 
 
 def _enable_cache(dispatcher: Any, uses: tuple[str, ...]) -> None:

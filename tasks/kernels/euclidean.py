@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._numba import loops
+from ._numba import loops, one_form
 
 OVERFLOW = "expected finite distances, but squared ones overflow float64; rescale the vectors"
 
@@ -39,11 +39,8 @@ def pair_distances(
     else:
         from . import compiled_search
 
-        # one form of each, so that it is compiled once a type
-        vectors = np.ascontiguousarray(vectors).view()
-        vectors.flags.writeable = False
-        rows = (np.array(side, np.int64, ndmin=1) for side in (query_rows, vector_rows))
-        distances = compiled_search.pair_distances(np.array(queries, np.float64), vectors, *rows)
+        rows = (one_form(side, np.int64) for side in (query_rows, vector_rows))
+        distances = compiled_search.pair_distances(one_form(queries, np.float64), one_form(vectors), *rows)
     if not np.isfinite(distances).all():
         raise ValueError(OVERFLOW)
     return distances

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ._numba import loops
+from ._numba import loops, one_form
 from .exact import exact_scores_reference, padded_width
 from .pack import pack_active_reference, pack_bits
 from .wta import bracket, bracket_reference, top_active_reference
@@ -38,7 +38,7 @@ def centre(vectors: np.ndarray, mean: np.ndarray, rounded: np.ndarray) -> np.nda
     from . import compiled_encode
 
     squares = np.empty(len(vectors))
-    compiled_encode.centre(vectors, mean, rounded, squares)
+    compiled_encode.centre(one_form(vectors), one_form(mean), rounded, squares)
     return squares
 
 
@@ -59,7 +59,7 @@ def centred_rows(vectors: np.ndarray, rows: np.ndarray, mean: np.ndarray) -> np.
     else:
         from . import compiled_encode
 
-        compiled_encode.centre_some(vectors, rows, mean, padded)
+        compiled_encode.centre_some(one_form(vectors), rows, one_form(mean), padded)
     return padded
 
 
@@ -154,7 +154,8 @@ def decide_winners(
         return
     from . import compiled_encode
 
-    compiled_encode.decide_winners(scores, rows, limits, *centred, columns, n_active, packed)
+    where = (one_form(array) for array in (*centred, columns))
+    compiled_encode.decide_winners(scores, rows, limits, *where, n_active, packed)
 
 
 def decide_winners_reference(

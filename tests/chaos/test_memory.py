@@ -36,10 +36,11 @@ def peak() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "params"),
     [
-        pytest.param("itq", {"n_bits": 64, "n_iter": 2}, marks=pytest.mark.long),
+        ("itq", {"n_bits": 64, "n_iter": 2}),
         ("posh", {"n_bits": 512, "n_active": 16, "n_epochs": 1}),
     ],
 )

@@ -141,6 +141,7 @@ def test_cancelled_and_submitted_again(site, data, expected, tmp_path):
     assert (result["model"], result["codes"]) == expected
 
 
+@pytest.mark.long
 def test_jobs_wait_for_the_only_worker_of_one_thread(data, expected, tmp_path, monkeypatch):
     monkeypatch.setattr("bitfleet.pipeline.job.WORKER_SECONDS", 0.1)
     requests.ask_to_stop(tmp_path / "run")  # and was heard, the day before

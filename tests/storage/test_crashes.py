@@ -56,7 +56,7 @@ def check_finished(driver, path: Path, *, debris: bool) -> None:
 @pytest.mark.parametrize(
     ("number", "point"),
     [
-        pytest.param(number, point, marks=pytest.mark.long if number == 0 and "before" in point else ())
+        pytest.param(number, point, marks=pytest.mark.long if number == 0 else ())
         for number in (0, 3)
         for point in POINTS
     ],
@@ -120,7 +120,12 @@ def test_of_two_drivers_one_goes_on_and_the_other_is_told_who(driver, tmp_path, 
 # --- paused ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", POINTS)
+SOME = ("commit.before_objects", "commit.before_manifest", "create.before_link", "create.after_link")
+
+
+@pytest.mark.parametrize(
+    "point", [point if point in SOME else pytest.param(point, marks=pytest.mark.long) for point in POINTS]
+)
 def test_a_paused_driver_that_was_overtaken_is_refused(driver, tmp_path, point):
     path, number = tmp_path / "run", 3
     sleeper = launch(path, 2 * LAST, point, "stop", number)
