@@ -6,7 +6,7 @@ READY   = $(VENV)/.ready
 JOBS   ?= 2
 PYTEST  = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
-.PHONY: setup demo test test-all bench lint docs clean
+.PHONY: setup demo test test-all coverage bench lint docs clean
 setup: $(READY)
 
 $(READY): pyproject.toml
@@ -24,6 +24,13 @@ test: $(READY)
 test-all: $(READY)
 	$(PYTEST)
 
+coverage: $(READY)
+	$(BIN)/coverage erase
+	COVERED="$(CURDIR)" COVERAGE_FILE="$(CURDIR)/.coverage" COVERAGE_PROCESS_START="$(CURDIR)/pyproject.toml" \
+		$(PYTEST) -m "not long"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --sort=cover
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
@@ -39,4 +46,4 @@ docs: $(READY)
 	@echo build/site/index.html
 
 clean:
-	rm -rf $(VENV) .typing demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .typing demo-run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
