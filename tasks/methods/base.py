@@ -30,6 +30,7 @@ from ..protocols import (
     RoundState,
 )
 from ..random import check_seed
+from .checks import check_finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,8 +191,7 @@ class LinearMethod:
 
     def encoder(self, state: RoundState) -> Encoder:
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         front, weights = front_of(state), self.weights(state)
         n_active = getattr(self, "n_active", None)
         if front.components is None:

@@ -1,4 +1,7 @@
-"""Checks of hyper-parameters, called from ``__post_init__``; what passes is stored as plain Python values."""
+"""Checks of hyper-parameters, called from ``__post_init__``; what passes is stored as plain Python values.
+
+And the one that every encoder is made after: that training has ended.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from ..protocols import RoundState
     from .base import LinearMethod
+    from .sampled import SampledMethod
 
 
 def check_common(method: LinearMethod, *, optional_bits: bool = False) -> None:
@@ -30,6 +35,14 @@ def check_active(method: LinearMethod) -> None:
     n_active = getattr(method, "n_active")  # noqa: B009
     if n_active >= method.n_bits:
         raise ValueError(f"expected n_active < n_bits = {method.n_bits}, got n_active={n_active}")
+
+
+def check_finished(method: LinearMethod | SampledMethod, state: RoundState) -> None:
+    """Refuse to make an encoder of a state whose training has not ended."""
+    if not method.done(state):
+        raise ValueError(
+            f"{method.name} is not trained yet: round {state.round} is not its last; resume the run"
+        )
 
 
 def check_count(method: object, field: str, at_least: int = 1, *, optional: bool = False) -> None:

@@ -34,7 +34,7 @@ from ..eigenfunctions import laplacian_functions
 from ..label_sums import LabelSums
 from ..random import stream
 from .base import data_info, front_of, integer
-from .checks import check_count, check_number
+from .checks import check_count, check_finished, check_number
 from .coordinate_base import CoordinateMethod
 from .mdsh import grid_of
 from .spectral_hashing import Box
@@ -131,8 +131,7 @@ class EigenfunctionSSH(CoordinateMethod):
 
     def encoder(self, state: RoundState) -> MixtureEncoder:  # type: ignore[override]
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         front, arrays = front_of(state), state.arrays
         assert front.components is not None
         weights = arrays["bit_weights"]

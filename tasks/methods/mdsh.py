@@ -30,6 +30,7 @@ from ..curves import Curves, Grid, Histogram
 from ..eigenfunctions import affinity_functions
 from ..weighted_hamming import BitAffinity
 from .base import front_of, integer
+from .checks import check_finished
 from .coordinate_base import CoordinateMethod
 from .spectral_hashing import Box
 
@@ -111,8 +112,7 @@ class MDSH(CoordinateMethod):
 
     def encoder(self, state: RoundState) -> ProductEncoder:  # type: ignore[override]
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         front, arrays = front_of(state), state.arrays
         assert front.components is not None
         curves = Curves(grid_of(state), arrays["low"], arrays["high"], arrays["places"], arrays["values"])

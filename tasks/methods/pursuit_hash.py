@@ -33,7 +33,7 @@ from ..pursuit import MOST_BETA, MOST_PENALTY, PursuitEncoder, usual_beta
 from ..random import stream
 from ..unit import unit_rows
 from .base import LinearMethod, data_info, front_of, integer, sparse_components
-from .checks import check_active, check_between, check_choice, check_common, check_count
+from .checks import check_active, check_between, check_choice, check_common, check_count, check_finished
 from .knnh_sums import GatherRows
 from .pursuit_sums import AtomRows, BitUses, Unexplained
 from .steps import STEPS_PER_PASS, count_rows, counter, current, deal, rows_of_a_step
@@ -198,8 +198,7 @@ class PursuitHash(LinearMethod):
 
     def encoder(self, state: RoundState) -> PursuitEncoder:
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         return self._encoder(state)
 
     # private -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from ..protocols import RoundState
 from ..random import check_seed, stream
 from .base import data_info, integer
+from .checks import check_finished
 from .ssbc_sums import GatherSample
 
 if TYPE_CHECKING:
@@ -129,5 +130,4 @@ class SampledMethod:
 
     def check_done(self, state: RoundState) -> None:
         """Raise ValueError unless the state is a finished one."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)

@@ -23,7 +23,7 @@ from ..arc_encoder import ArcEncoder
 from ..kernels.exact import fixed_product
 from ..random import stream
 from .base import Front, LinearMethod, front_of
-from .checks import check_common, check_number
+from .checks import check_common, check_finished, check_number
 
 if TYPE_CHECKING:
     from ..protocols import Arrays, DataInfo, RoundState
@@ -73,8 +73,7 @@ class SKLSH(LinearMethod):
 
     def encoder(self, state: RoundState) -> ArcEncoder:  # type: ignore[override]
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         front, arrays = front_of(state), state.arrays
         projection = arrays["weights"]
         if front.components is not None:

@@ -31,7 +31,7 @@ from ..sparse_coder import SparseCoder
 from ..sums import Sums, refuse_infinite
 from ..unit import unit_rows
 from .base import LinearMethod, front_of, integer, sparse_components
-from .checks import check_active, check_common, check_count
+from .checks import check_active, check_common, check_count, check_finished
 from .knnh_sums import GatherRows
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ class SparseCoding(LinearMethod):
 
     def encoder(self, state: RoundState) -> SparseCoder:
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         return self._encoder(state)
 
     def _encoder(self, state: RoundState) -> SparseCoder:

@@ -20,7 +20,7 @@ import numpy as np
 from ..arc_encoder import ArcEncoder
 from ..kernels.exact import fixed_product
 from .base import Front, LinearMethod, front_of, integer
-from .checks import check_common
+from .checks import check_common, check_finished
 
 if TYPE_CHECKING:
     from ..protocols import Accumulator, Arrays, Block, DataInfo, JSONScalar, LeafPlan, RoundState
@@ -88,8 +88,7 @@ class SpectralHashing(LinearMethod):
 
     def encoder(self, state: RoundState) -> ArcEncoder:  # type: ignore[override]
         """Return the encoder of a finished state."""
-        if not self.done(state):
-            raise ValueError(f"{self.name} is not trained yet: round {state.round} is not its last")
+        check_finished(self, state)
         front, weights = front_of(state), state.arrays["weights"]
         assert front.components is not None
         projection = fixed_product(np.ascontiguousarray(front.components), weights)
