@@ -75,7 +75,7 @@ class Output:
         if not self.quiet and not compiled_before():
             self.note(
                 "the first use on this machine: kernels are compiled when they are needed, "
-                "which takes up to a minute in all, once"
+                "which takes a minute or two in all, once"
             )
 
     @contextmanager
