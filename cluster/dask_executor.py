@@ -22,7 +22,7 @@ from .embedded import ensure_small
 from .errors import ClusterError, ClusterLost
 from .placement import Placement
 from .session import RESUME, Session, Stranded, list_workers, reaching
-from .sizes import MAX_LEAVES_PER_TASK, leaves_per_task
+from .sizes import MAX_LEAVES_PER_TASK, carried_leaves_per_task, leaves_per_task
 from .worker import Piece, Work
 
 if TYPE_CHECKING:
@@ -96,9 +96,11 @@ class DaskExecutor:
         def talk(session: Session) -> dict[str, np.ndarray]:
             root: list[Future] = []
             if addresses:
-                sequential = session.wait_for(session.submit("bitfleet-start", worker.probe, work))
-                add = _add_in_order if sequential else _add_in_tree
-                root = [add(session, work, addresses, fan_in)]
+                sequential, carries = session.wait_for(session.submit("bitfleet-start", worker.probe, work))
+                if sequential:
+                    root = [_add_in_order(session, work, addresses)]
+                else:
+                    root = [_add_in_tree(session, work, addresses, fan_in, carries=carries)]
             summary = session.submit("bitfleet-finish", worker.finish, work, *root, priority=10)
             return session.wait_for(summary)
 
@@ -173,8 +175,12 @@ def check_workers(client: Client, expected: dict[str, str]) -> None:
         fingerprint.check(expected, env, f"worker {address}")
 
 
-def _add_in_tree(session: Session, work: Work, addresses: Sequence[BlockAddress], fan_in: int) -> Future:
+def _add_in_tree(
+    session: Session, work: Work, addresses: Sequence[BlockAddress], fan_in: int, *, carries: bool
+) -> Future:
     """Submit all leaves and merges; return the root's future."""
+    if carries:  # any tree will do
+        fan_in = 2
 
     def merge(node: tree.Span, parts: list[Future]) -> Future:
         return session.submit("bitfleet-merge", worker.merge_parts, work, *parts, index=node, priority=10)
@@ -188,12 +194,12 @@ def _add_in_tree(session: Session, work: Work, addresses: Sequence[BlockAddress]
         assembly.add(piece.span, future)
         return future
 
-    for _ in _stream(session, work.reader, addresses, fan_in=fan_in, submit=submit):
+    for _ in _stream(session, work.reader, addresses, fan_in=fan_in, submit=submit, carries=carries):
         pass
     return assembly.root
 
 
-def _add_in_order(session: Session, work: Work, addresses: Sequence[BlockAddress], fan_in: int) -> Future:
+def _add_in_order(session: Session, work: Work, addresses: Sequence[BlockAddress]) -> Future:
     """Fold a sequential accumulator over all addresses: one task after the other, most often just one."""
     before: list[Future] = []
     for piece in _pieces(addresses, _most_addresses(addresses)):
@@ -211,12 +217,16 @@ def _stream(
     *,
     fan_in: int,
     submit: Callable[[Piece, str], Future],
+    carries: bool = False,
 ) -> Iterator[tuple[tree.Span, Future]]:
     """Submit the pieces, a few per worker at a time; yield each as it ends."""
     threads = session.workers()
     most = min(MAX_LEAVES_PER_TASK, _most_addresses(addresses))
     leaf_bytes = _leaf_bytes(reader, addresses)
-    size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most, leaf_bytes)
+    if carries:  # the more leaves a task has, the less it does for each
+        size = carried_leaves_per_task(len(addresses), sum(threads.values()), most)
+    else:
+        size = leaves_per_task(len(addresses), sum(threads.values()), fan_in, most, leaf_bytes)
     spans = list(tree.subtrees(len(addresses), size))
     placement = Placement(
         [_position(reader, addresses, span) for span in spans], _slots(threads), IN_FLIGHT_PER_THREAD

@@ -1,6 +1,7 @@
 """What every executor computes: a round's accumulator, and its sums over leaves in the fixed tree.
 
-A leaf is ``update(init(), block)`` of exactly one block.  Both executors call these functions, one in the
+A leaf is ``update(init(), block)`` of exactly one block, unless the accumulator carries: then its bits do not
+depend on the tree.  Both executors call these functions, one in the
 caller's process, the other inside worker tasks, and so they cannot differ.
 """
 
@@ -35,10 +36,17 @@ def is_sequential(accumulator: Accumulator) -> bool:
     return bool(getattr(accumulator, "sequential", False))
 
 
+def does_carry(accumulator: Accumulator) -> bool:
+    """Tell whether leaves may be added to one state, whatever the tree."""
+    return bool(getattr(accumulator, "carries", False))
+
+
 def sum_node(
     accumulator: Accumulator, read: Read, addresses: Sequence[BlockAddress], span: tree.Span, fan_in: int
 ) -> State:
     """Return the state of the tree's node ``span``, whose leaves' addresses are given in order."""
+    if does_carry(accumulator):
+        return sum_in_order(accumulator, read, addresses, accumulator.init())
 
     def leaf(index: int) -> State:
         return accumulator.update(accumulator.init(), read(addresses[index - span.start]))

@@ -21,7 +21,16 @@ def leaves_per_task(
         n_leaves // (MIN_TASKS_PER_THREAD * n_threads),
         min(n_leaves // (MIN_TINY_TASKS_PER_THREAD * n_threads), int(TINY_TASK_BYTES / max(1, leaf_bytes))),
     )
+    return _power(fan_in, min(most, largest))
+
+
+def carried_leaves_per_task(n_leaves: int, n_threads: int, most: int = MAX_LEAVES_PER_TASK) -> int:
+    """Return how many leaves, a power of two, one task adds to one state: as many as leave none idle."""
+    return _power(2, min(most, n_leaves // max(1, n_threads)))
+
+
+def _power(base: int, largest: int) -> int:
     size = 1
-    while size * fan_in <= min(most, largest):
-        size *= fan_in
+    while size * base <= largest:
+        size *= base
     return size

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import fingerprint
 from .cache import BlockCache, StateCache
-from .fold import State, is_sequential, sum_in_order, sum_node
+from .fold import State, does_carry, is_sequential, sum_in_order, sum_node
 from .threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ class Piece:
     following: BlockAddress | None = None
 
 
-def probe(work: Work) -> bool:
-    """Tell whether the round's accumulator is sequential."""
+def probe(work: Work) -> tuple[bool, bool]:
+    """Tell whether the round's accumulator is sequential, and whether it carries."""
     with _computing(work) as state:
-        return is_sequential(work.program.accumulator(state))
+        accumulator = work.program.accumulator(state)
+        return is_sequential(accumulator), does_carry(accumulator)
 
 
 def sum_piece(work: Work, piece: Piece, fan_in: int) -> State:

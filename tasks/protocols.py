@@ -139,6 +139,10 @@ class Accumulator(Protocol):
     ``update`` may reuse ``state`` but never changes the block.  If ``sequential`` is true there is no merge:
     one task folds ``update`` over all blocks in order.
 
+    It may also have ``carries = True``: then ``update(state, block)`` has the bits of
+    ``merge(state, update(init(), block))`` for every state, and merging those of any tree.  Leaves are added
+    to one state, many at a time, so that it can use what it has found already.
+
     It may also have ``prepare(block)``, ``add(state, prepared)`` and ``prepared_by``: the halves of
     ``update``, of which the first, as long as ``prepared_by`` is equal, returns the same in every round.
     """

@@ -17,7 +17,7 @@ import numpy as np
 from .kernels.blocked import make_tiles, search_tiles
 from .kernels.euclidean import pair_distances
 from .kernels.hamming import as_words, nearest_codes
-from .kernels.nearest import nearest_rows
+from .kernels.nearest import improve_lists, nearest_rows
 from .kernels.pack import list_active
 from .kernels.ranked import merge_ranked
 from .kernels.vertical import make_columns, search_columns
@@ -100,6 +100,7 @@ class Nearest:
     """The monoid of ranked lists; a subclass ranks the rows of one block."""
 
     sequential: ClassVar[bool] = False
+    carries: ClassVar[bool] = True
     dtype: ClassVar[type[np.generic]]
 
     def __init__(self, n_queries: int, k: int, seed: int | None) -> None:
@@ -218,20 +219,36 @@ class NearestVectorsAccumulator(Nearest):
         self._shift = query_vectors.dtype.type(0) if not len(query_vectors) else self._queries.mean(axis=0)
         self._screen_queries = _shifted(self._queries, self._shift)
 
+    def update(self, state: TopK, block: Block) -> TopK:
+        """Add the rows of one block; to full lists, only those that are as near as a last one."""
+        if not len(block.rows) or state["id"].shape[1] < self.k or not self.n_queries:
+            return super().update(state, block)
+        vectors, ties, ranks, rounded = self._prepared(block)
+        state = {key: np.require(array, requirements=("C", "W")) for key, array in state.items()}
+        lists = state["distance"], state["tie"], state["id"]
+        improve_lists(lists, self._queries, vectors, rounded, ranks, ties, block.rows)
+        return state
+
     def _rank(self, block: Block) -> TopK:
+        vectors, ties, ranks, rounded = self._prepared(block)
+        k = min(self.k, len(vectors))
+        distance, rows = nearest_rows(self._queries, vectors, rounded, ranks, k)
+        return {"distance": distance, "tie": ties[rows], "id": block.rows[rows]}
+
+    def _prepared(
+        self, block: Block
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Return the rows, their ties, who goes first among equally near ones, and what is screened."""
         if block.vectors.shape[1] != self._queries.shape[1]:
             raise ValueError(
                 f"expected rows of {self._queries.shape[1]} features as the queries have, "
                 f"got {block.vectors.shape[1]}"
             )
         vectors = self._prepare(block.vectors)
-        k = min(self.k, len(vectors))
         ties = tie_keys(self.seed, block.rows)
         ranks = np.empty(len(vectors), np.int64)
         ranks[np.lexsort((block.rows, ties))] = np.arange(len(vectors))
-        rounded = self._screen_queries, _shifted(vectors, self._shift)
-        distance, rows = nearest_rows(self._queries, vectors, rounded, ranks, k)
-        return {"distance": distance, "tie": ties[rows], "id": block.rows[rows]}
+        return vectors, ties, ranks, (self._screen_queries, _shifted(vectors, self._shift))
 
 
 def tie_keys(seed: int | None, rows: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from ._numba import jit
 
 _STRIDE = 64  # one in so many is looked at first
 _STRETCH = 64
+MANY = 256  # places that are worth measuring and merging at once
 
 
 @jit
@@ -77,14 +78,14 @@ def _at_most(values, limit, some):  # type: ignore[no-untyped-def]
     """Write the numbers that are not above the limit; return how many."""
     n = 0
     for first in range(0, values.size, _STRETCH):
-        last = min(first + _STRETCH, values.size)
-        count = 0
-        for j in range(first, last):
-            count += values[j] <= limit
+        part = values[first : first + _STRETCH]
+        count = np.int32(0)
+        for j in range(part.size):
+            count += np.int32(part[j] <= limit)
         if count:
-            for j in range(first, last):
-                if values[j] <= limit:
-                    some[n] = values[j]
+            for j in range(part.size):
+                if part[j] <= limit:
+                    some[n] = part[j]
                     n += 1
     return n
 
@@ -94,14 +95,14 @@ def _not_above(values, limit, places):  # type: ignore[no-untyped-def]
     """Write the places of what is not above the limit, or no number at all; return how many."""
     n = 0
     for first in range(0, values.size, _STRETCH):
-        last = min(first + _STRETCH, values.size)
-        above = 0
-        for j in range(first, last):
-            above += values[j] > limit
-        if above < last - first:
-            for j in range(first, last):
-                if not values[j] > limit:
-                    places[n] = j
+        part = values[first : first + _STRETCH]
+        above = np.int32(0)
+        for j in range(part.size):
+            above += np.int32(part[j] > limit)
+        if above < part.size:
+            for j in range(part.size):
+                if not part[j] > limit:
+                    places[n] = first + j
                     n += 1
     return n
 
@@ -130,3 +131,92 @@ def _exact(query, vectors, rows):  # type: ignore[no-untyped-def]
             value += difference * difference
         total[p] = value
     return total
+
+
+@jit
+def improve(  # type: ignore[no-untyped-def]
+    products, first, last, query_norms, norms, factor, limits, queries, vectors, ranks, ties, ids, chosen,
+    n_chosen, distance, tie, id_,
+):  # fmt: skip
+    """Screen each query's row of products with rows from ``first`` on, and keep the places of what is near.
+
+    With the last rows, or where there are too many places, they are measured and merged into the list.
+    Returns whether all distances that were measured are finite.
+    """
+    stop = first + products.shape[1]
+    roots = np.sqrt(norms[first:stop])
+    shrunk = norms[first:stop] * (np.float32(1.0) - factor)
+    k = distance.shape[1]
+    merged, merged_tie, merged_id = np.empty(k), np.empty(k, np.uint32), np.empty(k, np.int64)
+    finite = True
+    for i in range(products.shape[0]):
+        n_chosen[i] += _within(
+            products[i], query_norms[i], shrunk, roots, factor, limits[i], first,
+            chosen[i, n_chosen[i] :],
+        )  # fmt: skip
+        if not n_chosen[i] or not (last or n_chosen[i] >= MANY):
+            continue
+        rows = chosen[i, : n_chosen[i]]
+        exact = _exact(queries[i], vectors, rows)
+        n_chosen[i] = 0
+        n = 0
+        for p in range(rows.size):
+            finite &= np.isfinite(exact[p])
+            if exact[p] <= distance[i, k - 1]:
+                exact[n], rows[n] = exact[p], rows[p]
+                n += 1
+        if not n:
+            continue
+        order = _in_order(exact[:n], ranks[rows[:n]])
+        a, b = 0, 0
+        for place in range(k):
+            new = False
+            if b < n:
+                row, value = rows[order[b]], exact[order[b]]
+                if value != distance[i, a]:
+                    new = value < distance[i, a]
+                elif ties[row] != tie[i, a]:
+                    new = ties[row] < tie[i, a]
+                else:
+                    new = ids[row] < id_[i, a]
+            if new:
+                merged[place], merged_tie[place], merged_id[place] = value, ties[row], ids[row]
+                b += 1
+            else:
+                merged[place], merged_tie[place], merged_id[place] = distance[i, a], tie[i, a], id_[i, a]
+                a += 1
+        distance[i], tie[i], id_[i] = merged, merged_tie, merged_id
+        limits[i] = min(limits[i], np.nextafter(np.float32(distance[i, k - 1]), np.float32(np.inf)))
+    return finite
+
+
+@jit
+def _in_order(distance, ranks):  # type: ignore[no-untyped-def]
+    """Return the places by distance, equal ones by rank."""
+    by_rank = np.argsort(ranks, kind="mergesort")
+    return by_rank[np.argsort(distance[by_rank], kind="mergesort")]
+
+
+@jit
+def _within(  # type: ignore[no-untyped-def]
+    products, query_norm, norms, roots, factor, limit, start, places
+):
+    """Write the places, counted from ``start``, of what may be at most the limit; return how many.
+
+    The bounds of `_bounds`, multiplied out: twice a product, against (1 - factor) norm - slope root + rest.
+    """
+    slope, n = np.float32(2.0) * factor * np.float32(np.sqrt(query_norm)), 0
+    rest = query_norm * (np.float32(1.0) - factor) - np.float32(1e-30) - limit
+    for first in range(0, norms.size, _STRETCH):
+        # slices, so that places count from zero and nobody asks whether they are negative
+        some = products[first : first + _STRETCH]
+        lower, long = norms[first : first + _STRETCH], roots[first : first + _STRETCH]
+        above = np.int32(0)
+        for j in range(some.size):
+            above += np.int32((lower[j] - slope * long[j]) + rest > np.float32(2.0) * some[j])
+        if above < some.size:
+            for j in range(some.size):
+                if not (lower[j] - slope * long[j]) + rest > np.float32(2.0) * some[j]:
+                    places[n] = start + first + j
+                    n += 1
+    return n

@@ -15,9 +15,10 @@ from bitfleet.cluster.embedded import MAX_EMBEDDED_BYTES
 from bitfleet.cluster.errors import ClusterError, ClusterLost, GraphTooLarge
 from bitfleet.cluster.launch import connect
 from bitfleet.cluster.serial import SerialExecutor
-from bitfleet.cluster.sizes import leaves_per_task
+from bitfleet.cluster.sizes import carried_leaves_per_task, leaves_per_task
 from bitfleet.cluster.tree import Span
 from bitfleet.tasks.protocols import BlockPair, RoundState, RowIndices, RowRange
+from bitfleet.tasks.search import NearestVectors
 from distributed import Client, Future
 
 SERIAL = SerialExecutor()
@@ -66,6 +67,18 @@ def test_it_tells_what_memory_each_worker_has_taken(client):
 def test_a_sequential_accumulator_sees_all_blocks_in_order(two, n_leaves):
     arguments = toys.Formula(n_leaves * 4), toys.leaves(n_leaves), toys.Chain(), toys.EMPTY
     assert same(DaskExecutor(two).reduce(*arguments), SERIAL.reduce(*arguments))
+
+
+@pytest.mark.parametrize("n_leaves", [1, 9, 130])
+def test_lists_that_a_task_carries_along_are_those_of_all_rows(client, n_leaves, tmp_path):
+    reader = toys.Formula(4 * n_leaves)
+    rows = reader.read(RowRange(0, reader.n_rows)).vectors
+    queries = toys.Stored.write(tmp_path, query_vectors=rows[:3] + np.float32(0.25))
+    arguments = reader, toys.leaves(n_leaves), NearestVectors(4), queries
+    got = DaskExecutor(client).reduce(*arguments)
+    assert same(got, SERIAL.reduce(*arguments))
+    distances = ((rows[:3, None].astype(float) + 0.25 - rows) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(got["id"], np.argsort(distances, axis=1, kind="stable")[:, :4])
 
 
 def test_indices_and_pairs_are_addresses_like_others(two):
@@ -256,6 +269,13 @@ def test_what_the_driver_holds_does_not_grow_with_the_leaves(recording):
 )  # fmt: skip
 def test_leaves_per_task_leave_enough_tasks_for_everybody(n_leaves, n_threads, fan_in, expected):
     assert leaves_per_task(n_leaves, n_threads, fan_in) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_leaves", "n_threads", "expected"), [(1, 2, 1), (7, 4, 1), (37, 2, 16), (10**4, 2, 64), (50, 0, 32)]
+)
+def test_leaves_that_are_carried_leave_a_task_for_everybody(n_leaves, n_threads, expected):
+    assert carried_leaves_per_task(n_leaves, n_threads) == expected
 
 
 @pytest.mark.parametrize(

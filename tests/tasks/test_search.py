@@ -27,8 +27,15 @@ def blocks(rows: np.ndarray, edges: list[int]) -> list[Block]:
 
 
 def run(accumulator: Accumulator, parts: list[Block]) -> dict[str, np.ndarray]:
+    """Merge leaves, and add them to one state: both give the same."""
     leaves = [accumulator.update(accumulator.init(), part) for part in parts]
-    return accumulator.finalize(reduce(accumulator.merge, leaves, accumulator.init()))
+    merged = reduce(accumulator.merge, leaves, accumulator.init())
+    assert accumulator.carries
+    carried = reduce(accumulator.update, parts, accumulator.init())
+    assert {key: array.tobytes() for key, array in carried.items()} == {
+        key: array.tobytes() for key, array in merged.items()
+    }
+    return accumulator.finalize(merged)
 
 
 def packed(rng: np.random.Generator, n: int, n_bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -175,9 +182,19 @@ def test_the_compiled_nearest_rows_are_those_of_the_reference(kind: str, k: int)
         vectors = shuffled
     with np.errstate(over="ignore"):
         rounded = queries.astype(np.float32), vectors.astype(np.float32)
-    arguments = queries, vectors, rounded, rng.permutation(len(vectors)), k
+    ranks = rng.permutation(len(vectors))
+    arguments = queries, vectors, rounded, ranks, k
     found, expected = nearest.nearest_rows(*arguments), nearest.nearest_rows_reference(*arguments)
     assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
+    ties, ids = ranks.astype(np.uint32) // 2, ranks.astype(np.int64)  # in the order of the ranks
+    lists = expected[0], ties[expected[1]], ids[expected[1]] - 5000  # as if of other rows, equally near
+    results = []
+    for improve in (nearest.improve_lists, nearest.improve_lists_reference):
+        copies = tuple(array.copy() for array in lists)
+        improve(copies, queries, vectors, rounded, ranks, ties, ids)
+        results.append([array.tobytes() for array in copies])
+    assert results[0] == results[1]
+    assert results[0] != [array.tobytes() for array in lists] or k == 1
 
 
 @pytest.mark.parametrize("kind", ["offset", "tiny", "huge", "outliers", "float64", "near ties"])
@@ -281,7 +298,7 @@ def test_without_numba_the_same_lists_are_found(monkeypatch: pytest.MonkeyPatch)
         return [array for summary in lists for array in summary.values()]
 
     compiled = found()
-    for module in (hamming, euclidean, ranked):
+    for module in (hamming, euclidean, ranked, nearest):
         monkeypatch.setattr(module, "loops", lambda: None)
     assert all(np.array_equal(a, b) for a, b in zip(found(), compiled, strict=True))
 
