@@ -93,7 +93,7 @@ def test_workers_that_dask_has_paused_give_up_what_they_keep_and_go_on(data, und
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", ["posh", "knnh"])
+@pytest.mark.parametrize("case", ["posh", "itq"])
 def test_workers_that_spill_everything_give_the_same_bits(data, undisturbed, tmp_path, case):
     config = {"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6}
     with dask.config.set(config), connect("local", n_workers=2, memory_limit="1 GiB") as client:
