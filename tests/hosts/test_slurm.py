@@ -181,7 +181,8 @@ def test_a_driver_whose_time_is_over_goes_on_as_the_same_job(slurm, job, alone, 
     wait_until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", number), "a second start", 60)
     assert "stopping after the current round" in (tmp_path / "driver.out").read_text()
     assert len(list(manifests.iterdir())) < 32
-    slurm.ask("scontrol", "update", f"JobId={number}", "StartTime=now")  # it waits for two minutes otherwise
+    # it waits for two minutes otherwise; in the second of its end Slurm would refuse to start it
+    slurm.ask("scontrol", "update", f"JobId={number}", "StartTime=now+5")
     wait_until(lambda: not slurm.ask("squeue", "-h", "-j", number).strip(), "its end", 400)
     assert (bf.load(tmp_path / "run").digest, bf.open_codes(tmp_path / "codes.zarr").digest) == alone
     assert "going on after round" in (tmp_path / "driver.out").read_text()
